@@ -22,7 +22,7 @@ from torchwheel_runtime.doctor.verdict import judge, judge_machine
 from torchwheel_runtime.inspect.wheel_files import replace_command
 from torchwheel_runtime.inspect.window import CpuTime
 from torchwheel_runtime.machine.discovery import find_machine
-from torchwheel_runtime.machine.facts import Machine, Unanswered
+from torchwheel_runtime.machine.facts import Absent, Machine
 from torchwheel_runtime.machine.torch import import_problem
 
 _SHORT_SECONDS = 5
@@ -105,9 +105,9 @@ def examine_packages(
     if machine.torch and not any(package.imported.torch for package in packages):
         progress.step("import torch")
         problem = import_problem(limit)
-        if isinstance(problem, Unanswered) and waited_for:
+        if problem and problem.problem and waited_for:
             says = f"{problem.reason}; {irregular_text(waited_for[0])}"
-            problem = Unanswered(says, replace_command(waited_for[0].parent))
+            problem = Absent(says, replace_command(waited_for[0].parent), problem.problem)
         machine = dataclasses.replace(machine, torch_problem=problem)
     hardware = backends_on_pci_bus()
     verdicts = [judge(Case(machine, cache, package, hardware, os.environ)) for package in packages]

@@ -9,7 +9,7 @@ from torchwheel_runtime.doctor.case import Case, Diagnosis, Package
 from torchwheel_runtime.doctor.library_rules import libraries_to_judge
 from torchwheel_runtime.doctor.native import NativeLibrary, sort_archs
 from torchwheel_runtime.doctor.remedies import comes_with_other_torch, is_idle
-from torchwheel_runtime.machine.facts import HiddenGpus, Machine, SilentDriver, Torch, Unanswered
+from torchwheel_runtime.machine.facts import Machine, Torch
 from torchwheel_runtime.validate.at_load import load_findings
 from torchwheel_runtime.validate.findings import Finding
 from torchwheel_runtime.versions import version_numbers
@@ -27,9 +27,8 @@ def broken_torch(case: Case) -> Iterator[Diagnosis]:
 
 def torch_fix(machine: Machine, release: str = "") -> str:
     """How to make torch work; installing it again is no help against what its import waits for."""
-    problem = machine.torch_problem
-    if isinstance(problem, Unanswered) and problem.fix:
-        return problem.fix
+    if machine.torch_problem and machine.torch_problem.fix:
+        return machine.torch_problem.fix
     return f"`pip install --force-reinstall torch{release}`"
 
 
@@ -148,14 +147,14 @@ _INSTALL_DRIVER = {
 def missing_driver(case: Case) -> Iterator[Diagnosis]:
     """A GPU has no driver, or its driver does not answer."""
     machine, backend = case.machine, _gpu_backend(case)
-    if backend is None or machine.driver or not machine.driver_problem:
+    absent = machine.driver_problem
+    if backend is None or machine.driver or not absent:
         return
-    if isinstance(machine.driver_problem, SilentDriver):
-        silent = machine.driver_problem
-        yield Diagnosis("driver", silent.problem, silent.fix or _INSTALL_DRIVER[backend])
+    if absent.problem:
+        yield Diagnosis("driver", absent.problem, absent.fix or _INSTALL_DRIVER[backend])
     elif backend in case.hardware:
         maker = "an NVIDIA" if backend == "cuda" else "an AMD"
-        says = f"there is {maker} GPU, and no driver for it: {machine.driver_problem}"
+        says = f"there is {maker} GPU, and no driver for it: {absent}"
         yield Diagnosis("driver", says, _INSTALL_DRIVER[backend])
 
 
@@ -164,10 +163,7 @@ def hidden_gpus(case: Case) -> Iterator[Diagnosis]:
     machine = case.machine
     problem = machine.gpus_problem
     if _gpu_backend(case) and machine.driver and not machine.gpus and problem:
-        fix = "give this user the GPUs"
-        if isinstance(problem, HiddenGpus):
-            fix = f"`unset {problem.variable}`"
-        yield Diagnosis("gpus", str(problem), fix)
+        yield Diagnosis("gpus", str(problem), problem.fix or "give this user the GPUs")
 
 
 def _gpu_backend(case: Case) -> Backend | None:

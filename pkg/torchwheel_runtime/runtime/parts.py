@@ -16,8 +16,8 @@ from torchwheel_runtime.claims import Claims, Part
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.loadable import LoadableFile, open_loadable
 from torchwheel_runtime.machine import probe
-from torchwheel_runtime.machine.driver import find_driver
 from torchwheel_runtime.machine.facts import Absent, Torch, split_absent
+from torchwheel_runtime.machine.probe import find_driver
 from torchwheel_runtime.machine.torch import find_torch
 from torchwheel_runtime.runtime.choice import (
     LIBRARY_VARIABLE,
@@ -164,7 +164,7 @@ def choose_parts(
     here = Installation(
         extension.package,
         torch,
-        split_absent(probe.glibc_version())[0],
+        probe.glibc_version(),
         split_absent(find_driver(backend))[0] if ask_driver and backend else None,
         _forced(claims, environ),
         ignored_rules(environ),
