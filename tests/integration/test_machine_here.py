@@ -120,7 +120,7 @@ def test_the_whole_machine():
 
 def test_a_bare_machine_is_facts_too(tmp_path):
     """No torch, no compiler on the PATH, no home: -S leaves site-packages out."""
-    for name in ("torchwheel", "packaging"):
+    for name in ("torchwheel_runtime", "packaging"):
         spec = importlib.util.find_spec(name)
         (tmp_path / name).symlink_to(Path(spec.origin).parent)
     done = subprocess.run(

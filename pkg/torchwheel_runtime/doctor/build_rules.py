@@ -9,18 +9,21 @@ from torchwheel_runtime.arch.model import Arch
 from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder.extension import STABLE_SINCE
 from torchwheel_runtime.claims import Abi, LibraryNeeds
-from torchwheel_runtime.doctor.case import Case, Diagnosis, Package
-from torchwheel_runtime.doctor.fit_rules import diagnosis_of
+from torchwheel_runtime.doctor.case import Case, Package
 from torchwheel_runtime.doctor.installation_rules import reinstall_command
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.machine.facts import InstalledToolkit, Machine, Torch
 from torchwheel_runtime.runtime.local_target import DOWNLOAD_VARIABLE
-from torchwheel_runtime.validate.before_build import build_findings, preferred_toolkit
-from torchwheel_runtime.validate.toolkit_rules import check_two_toolkits
+from torchwheel_runtime.validate.before_build import (
+    build_findings,
+    check_two_toolkits,
+    preferred_toolkit,
+)
+from torchwheel_runtime.validate.findings import Finding
 from torchwheel_runtime.versions import version_numbers
 
 
-def cannot_build(case: Case) -> Iterator[Diagnosis]:
+def cannot_build(case: Case) -> Iterator[Finding]:
     """Operators wait for their first call on a GPU, and the build would fail then."""
     package = case.package
     machine = _machine_to_build_for(case)
@@ -36,37 +39,35 @@ def cannot_build(case: Case) -> Iterator[Diagnosis]:
         needs = dataclasses.replace(needs, archs=_archs_to_build(case, machine, toolkit))
     except TorchwheelError as error:
         fix = "set CUDA_HOME to a toolkit that can compile for it"
-        yield Diagnosis("archs", str(error), fix)
+        yield Finding("archs", str(error), fix=fix)
         return
-    for finding in build_findings(needs, machine, toolkit, package=package.name):
-        yield diagnosis_of(finding)
-    for finding in check_two_toolkits(machine.toolkits):
-        yield diagnosis_of(finding)
+    yield from build_findings(needs, machine, toolkit, package=package.name)
+    yield from check_two_toolkits(machine.toolkits)
 
 
-def broken_cache(case: Case) -> Iterator[Diagnosis]:
+def broken_cache(case: Case) -> Iterator[Finding]:
     """The cache cannot be written, or a library in it is corrupt."""
     if not _waits_for_build(case.package):
         return
     if problem := case.cache.problem:
-        yield Diagnosis(
+        yield Finding(
             "cache",
             f"what is built cannot be cached, so each process builds anew: {problem}",
-            "`export TORCHWHEEL_CACHE=FOLDER`, a folder of yours that can be written",
+            fix="`export TORCHWHEEL_CACHE=FOLDER`, a folder of yours that can be written",
         )
     for library in case.cache.corrupt:
         if library.key.name.partition(".")[0] == case.package.module:
             says = f"a library of the cache is corrupt: {library}"
-            yield Diagnosis("cache", says, "`torchwheel cache prune`")
+            yield Finding("cache", says, fix="`torchwheel cache prune`")
 
 
-def plain_pytorch(case: Case) -> Iterator[Diagnosis]:
+def plain_pytorch(case: Case) -> Iterator[Finding]:
     """Operators run on plain PyTorch for a reason that no other finding reports."""
     status = case.package.status
     for operator in status.operators if status else ():
         if operator.way == "fallback" and any(refusal.fault for refusal in operator.refusals):
             says = f"{operator.operator} runs on plain PyTorch: {operator.reason}"
-            yield Diagnosis("fallback", says, reinstall_command(case.package))
+            yield Finding("fallback", says, fix=reinstall_command(case.package))
 
 
 def _waits_for_build(package: Package) -> bool:

@@ -11,6 +11,7 @@ from torchwheel_runtime.doctor.importing import ImportResult
 from torchwheel_runtime.doctor.native import NativeLibrary
 from torchwheel_runtime.machine.facts import Machine
 from torchwheel_runtime.runtime.status import ExtensionStatus
+from torchwheel_runtime.validate.findings import Finding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,41 +69,26 @@ class Case:
 
 
 @dataclasses.dataclass(frozen=True)
-class Diagnosis:
-    """One fault, with its fix.
-
-    Attributes:
-        name: the rule's name, e.g. "glibc".
-        says: one sentence without a full stop.
-        fix: a command in backquotes, or a sentence if no command fixes it.
-        of_torch: whether it comes of the installed torch, so that another one, or another wheel,
-            clears it.
-    """
-
-    name: str
-    says: str
-    fix: str
-    of_torch: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
 class Verdict:
     """The conclusion on a package, or on a machine that has none.
 
     Attributes:
         findings: the faults, the first cause first.
         says: one sentence without a full stop.
-        fix: the fix of the first cause; None if nothing is wrong.
     """
 
-    findings: tuple[Diagnosis, ...]
+    findings: tuple[Finding, ...]
     says: str
-    fix: str | None = None
 
     @property
     def ok(self) -> bool:
         """Whether nothing is wrong."""
         return not self.findings
+
+    @property
+    def fix(self) -> str | None:
+        """The fix of the first cause; None if nothing is wrong."""
+        return self.findings[0].fix if self.findings else None
 
 
 @dataclasses.dataclass(frozen=True)

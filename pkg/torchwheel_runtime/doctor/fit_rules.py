@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from torchwheel_runtime.arch.model import Arch, Backend
 from torchwheel_runtime.arch.model import backend_of as backend_of_gpu
 from torchwheel_runtime.claims import Claims, LibraryNeeds
-from torchwheel_runtime.doctor.case import Case, Diagnosis, Package
+from torchwheel_runtime.doctor.case import Case, Package
 from torchwheel_runtime.doctor.library_rules import libraries_to_judge
 from torchwheel_runtime.doctor.native import NativeLibrary, sort_archs
 from torchwheel_runtime.doctor.remedies import comes_with_other_torch, is_idle
@@ -15,13 +15,13 @@ from torchwheel_runtime.validate.findings import Finding
 from torchwheel_runtime.versions import version_numbers
 
 
-def broken_torch(case: Case) -> Iterator[Diagnosis]:
+def broken_torch(case: Case) -> Iterator[Finding]:
     """Torch is installed and cannot be imported."""
     machine = case.machine
     if needs_torch(case.package) and machine.torch_problem and machine.torch:
         release = machine.torch.version.partition("+")[0]
-        yield Diagnosis(
-            "torch-works", str(machine.torch_problem), torch_fix(machine, f"=={release}")
+        yield Finding(
+            "torch-works", str(machine.torch_problem), fix=torch_fix(machine, f"=={release}")
         )
 
 
@@ -32,7 +32,7 @@ def torch_fix(machine: Machine, release: str = "") -> str:
     return f"`pip install --force-reinstall torch{release}`"
 
 
-def mismatched_library(case: Case) -> Iterator[Diagnosis]:
+def mismatched_library(case: Case) -> Iterator[Finding]:
     """The library needs another torch, backend, toolkit, driver, GPU or glibc."""
     machine, package = case.machine, case.package
     if not needs_torch(package):
@@ -60,7 +60,7 @@ def mismatched_library(case: Case) -> Iterator[Diagnosis]:
         if finding.rule == "backend" and is_idle(case):
             continue
         if finding.blocks or lacking or _matters(finding, machine):
-            yield diagnosis_of(finding)
+            yield finding
 
 
 def needs_torch(package: Package) -> bool:
@@ -93,16 +93,6 @@ def needs_of_binary(
         backend=backend,
         toolkit_version=_toolkit_release(claims, natives, backend, torch),
         archs=_arch_list(natives),
-    )
-
-
-def diagnosis_of(finding: Finding) -> Diagnosis:
-    """A finding of torchwheel_runtime.validate as the doctor's diagnosis."""
-    return Diagnosis(
-        finding.rule,
-        f"expected {finding.expected}; found {finding.found}",
-        finding.fix,
-        of_torch=finding.rule in ("torch", "backend", "toolkit-torch"),
     )
 
 
@@ -144,26 +134,26 @@ _INSTALL_DRIVER = {
 }
 
 
-def missing_driver(case: Case) -> Iterator[Diagnosis]:
+def missing_driver(case: Case) -> Iterator[Finding]:
     """A GPU has no driver, or its driver does not answer."""
     machine, backend = case.machine, _gpu_backend(case)
     absent = machine.driver_problem
     if backend is None or machine.driver or not absent:
         return
     if absent.problem:
-        yield Diagnosis("driver", absent.problem, absent.fix or _INSTALL_DRIVER[backend])
+        yield Finding("driver", absent.problem, fix=absent.fix or _INSTALL_DRIVER[backend])
     elif backend in case.hardware:
         maker = "an NVIDIA" if backend == "cuda" else "an AMD"
         says = f"there is {maker} GPU, and no driver for it: {absent}"
-        yield Diagnosis("driver", says, _INSTALL_DRIVER[backend])
+        yield Finding("driver", says, fix=_INSTALL_DRIVER[backend])
 
 
-def hidden_gpus(case: Case) -> Iterator[Diagnosis]:
+def hidden_gpus(case: Case) -> Iterator[Finding]:
     """The driver works, but its GPUs are hidden from this process."""
     machine = case.machine
     problem = machine.gpus_problem
     if _gpu_backend(case) and machine.driver and not machine.gpus and problem:
-        yield Diagnosis("gpus", str(problem), problem.fix or "give this user the GPUs")
+        yield Finding("gpus", str(problem), fix=problem.fix or "give this user the GPUs")
 
 
 def _gpu_backend(case: Case) -> Backend | None:

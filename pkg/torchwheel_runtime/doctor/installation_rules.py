@@ -7,12 +7,13 @@ from pathlib import Path
 
 from packaging.tags import sys_tags
 
-from torchwheel_runtime.doctor.case import Case, Diagnosis, Package
+from torchwheel_runtime.doctor.case import Case, Package
 from torchwheel_runtime.inspect.wheel_files import replace_command
 from torchwheel_runtime.text import join_names, quote
+from torchwheel_runtime.validate.findings import Finding
 
 
-def not_installed(case: Case) -> Iterator[Diagnosis]:
+def not_installed(case: Case) -> Iterator[Finding]:
     """No distribution and no module has the name."""
     package = case.package
     if package.info or package.imported.how != "not found":
@@ -24,67 +25,69 @@ def not_installed(case: Case) -> Iterator[Diagnosis]:
         if package.near
         else f"`pip install {shlex.quote(package.name)}`"
     )
-    yield Diagnosis("installed", f"not installed in {sys.prefix}{near}", fix)
+    yield Finding("installed", f"not installed in {sys.prefix}{near}", fix=fix)
 
 
-def installed_twice(case: Case) -> Iterator[Diagnosis]:
+def installed_twice(case: Case) -> Iterator[Finding]:
     """Two versions are installed, e.g. after a broken upgrade."""
     package = case.package
     if package.info and package.copies:
         versions = join_names((package.info.version, *package.copies))
-        yield Diagnosis(
+        yield Finding(
             "installed-once",
             f"installed more than once: {versions}",
-            f"`pip uninstall --yes {package.name}` until it is gone, then install it again",
+            fix=f"`pip uninstall --yes {package.name}` until it is gone, then install it again",
         )
 
 
-def incomplete(case: Case) -> Iterator[Diagnosis]:
+def incomplete(case: Case) -> Iterator[Finding]:
     """Files are missing or cut short, or the metadata is malformed."""
     package = case.package
     if package.info:
         for path in package.info.irregular:
             says = f"the installation is damaged: {irregular_text(path)}"
-            yield Diagnosis("complete", says, replace_command(path.parent))
+            yield Finding("complete", says, fix=replace_command(path.parent))
         for problem in package.info.problems:
-            yield Diagnosis(
-                "complete", f"the installation is damaged: {problem}", reinstall_command(package)
+            yield Finding(
+                "complete",
+                f"the installation is damaged: {problem}",
+                fix=reinstall_command(package),
             )
     for native in package.natives:
         if native.problem:
-            yield Diagnosis(
+            yield Finding(
                 "complete",
                 f"the installation is damaged: {native.problem}",
-                reinstall_command(package),
+                fix=reinstall_command(package),
             )
 
 
-def shadowed(case: Case) -> Iterator[Diagnosis]:
+def shadowed(case: Case) -> Iterator[Finding]:
     """Another folder of that name is first on the path, e.g. a checkout."""
     package, file = case.package, case.package.imported.file
     if package.info is None or package.root is None or file is None:
         return
     installed = any(path.parts[0].split(".")[0] == package.module for path in package.info.files)
     if installed and not file.is_relative_to(package.root):
-        yield Diagnosis(
+        yield Finding(
             "shadowed",
             f"Python imports {package.module} from {file.parent}, not from {package.root}, where "
             "it is installed",
-            f"run Python elsewhere, or take {file.parents[1]} off the path (PYTHONPATH)",
+            fix=f"run Python elsewhere, or take {file.parents[1]} off the path (PYTHONPATH)",
         )
 
 
-def wrong_python(case: Case) -> Iterator[Diagnosis]:
+def wrong_python(case: Case) -> Iterator[Finding]:
     """The wheel is for another Python."""
     package = case.package
     tags = package.info.tags if package.info else frozenset()
     here = {(tag.interpreter, tag.abi) for tag in sys_tags()}
     if tags and here.isdisjoint((tag.interpreter, tag.abi) for tag in tags):
         supported = join_names(sorted({f"{tag.interpreter}-{tag.abi}" for tag in tags}))
-        yield Diagnosis(
+        yield Finding(
             "python",
             f"the wheel is for {supported}; this is Python {case.machine.python}",
-            f"with this Python's own pip: {reinstall_command(package, 'python -m pip')}",
+            fix=f"with this Python's own pip: {reinstall_command(package, 'python -m pip')}",
         )
 
 
@@ -104,7 +107,7 @@ def irregular_text(path: Path) -> str:
 _FAULTHANDLER = "-X faulthandler "
 
 
-def missing_dependency(case: Case) -> Iterator[Diagnosis]:
+def missing_dependency(case: Case) -> Iterator[Finding]:
     """A module that the package imports is not installed."""
     package = case.package
     for module in package.imported.missing_modules:
@@ -112,10 +115,10 @@ def missing_dependency(case: Case) -> Iterator[Diagnosis]:
         # What Python itself has is in no index: something lies in its way.
         if name not in (package.module, "torch", *sys.stdlib_module_names):
             says = f"{package.module} imports {name}, which is not installed"
-            yield Diagnosis("dependency", says, f"`pip install {name}`")
+            yield Finding("dependency", says, fix=f"`pip install {name}`")
 
 
-def failed_import(case: Case) -> Iterator[Diagnosis]:
+def failed_import(case: Case) -> Iterator[Finding]:
     """The import raised, crashed or hung."""
     package, done = case.package, case.package.imported
     where = f" ({done.where})" if done.where else ""
@@ -123,7 +126,7 @@ def failed_import(case: Case) -> Iterator[Diagnosis]:
         return
     if _loaded_before_torch(case):
         says = f"{package.module} loads its library before torch is imported{where}"
-        yield Diagnosis("import-order", says, "`import torch` first")
+        yield Finding("import-order", says, fix="`import torch` first")
         return
     words = join_names(done.words)
     says, options = {
@@ -137,10 +140,10 @@ def failed_import(case: Case) -> Iterator[Diagnosis]:
         "hung": (f"did not end in {words}", _FAULTHANDLER),
         "not found": ("finds no such module", ""),
     }[done.how]
-    yield Diagnosis(
+    yield Finding(
         "import",
         f"import {package.module} {says}{where}",
-        f"`python {options}-c 'import {package.module}'` shows more, for the authors of "
+        fix=f"`python {options}-c 'import {package.module}'` shows more, for the authors of "
         f"{package.name}" + ("; --seconds gives it more time" if done.how == "hung" else ""),
     )
 

@@ -30,7 +30,7 @@ def report_json(report: Report) -> str:
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
-    findings = [{"name": one.name, "says": one.says, "fix": one.fix} for one in verdict.findings]
+    findings = [{"name": one.rule, "says": one.says, "fix": one.fix} for one in verdict.findings]
     return {"ok": verdict.ok, "findings": findings, "says": verdict.says, "fix": verdict.fix}
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from torchwheel_runtime.doctor.case import Case, Diagnosis, Package
+from torchwheel_runtime.doctor.case import Case, Package
 from torchwheel_runtime.doctor.installation_rules import reinstall_command
 from torchwheel_runtime.doctor.native import NativeLibrary
 from torchwheel_runtime.doctor.remedies import (
@@ -13,6 +13,7 @@ from torchwheel_runtime.doctor.remedies import (
 )
 from torchwheel_runtime.inspect.elf import SHIMS, is_cxx, qualified_name
 from torchwheel_runtime.text import join_names
+from torchwheel_runtime.validate.findings import Finding
 from torchwheel_runtime.validate.torch_rules import install_command
 
 _MAX_NAMES = 2
@@ -30,18 +31,18 @@ def libraries_to_judge(package: Package) -> tuple[NativeLibrary, ...]:
     return tuple(sorted(named or idle, key=_fault_count)[:1])
 
 
-def wrong_machine(case: Case) -> Iterator[Diagnosis]:
+def wrong_machine(case: Case) -> Iterator[Finding]:
     """The library is for another processor."""
     for native in _unloaded_libraries(case):
         if native.machine and not case.machine.platform.endswith(native.machine):
-            yield Diagnosis(
+            yield Finding(
                 "machine",
                 f"{native.name} is for {native.machine}; this is {case.machine.platform}",
-                f"install the wheel of {case.package.name} for this machine",
+                fix=f"install the wheel of {case.package.name} for this machine",
             )
 
 
-def missing_libraries(case: Case) -> Iterator[Diagnosis]:
+def missing_libraries(case: Case) -> Iterator[Finding]:
     """A library that it needs is not installed."""
     for native in _unloaded_libraries(case):
         for soname, asker in sorted(native.links.absent.items() if native.links else ()):
@@ -49,29 +50,29 @@ def missing_libraries(case: Case) -> Iterator[Diagnosis]:
             if of_torch and is_idle(case):
                 continue
             who = native.name if asker == native.path.name else f"{asker}, for {native.name},"
-            yield Diagnosis(
+            yield Finding(
                 "library",
                 f"{who} asks for {soname}, which is not on this system",
-                f"install what has {soname}, or add its folder to LD_LIBRARY_PATH",
+                fix=f"install what has {soname}, or add its folder to LD_LIBRARY_PATH",
                 of_torch=of_torch,
             )
 
 
-def old_libraries(case: Case) -> Iterator[Diagnosis]:
+def old_libraries(case: Case) -> Iterator[Finding]:
     """A library of the system is too old for it, e.g. lacks GLIBCXX_3.4.32."""
     rebuild = _rebuild_command(case.package)
     for native in _unloaded_libraries(case):
         for path, version in native.links.outdated if native.links else ():
             # The rule "glibc" reports the C library.
             if not version.startswith("GLIBC_"):
-                yield Diagnosis(
+                yield Finding(
                     "system-library",
                     f"{native.name} asks for {version}, which {path} has not: it is older",
-                    f"install a newer {path.name}, or build it here: {rebuild}",
+                    fix=f"install a newer {path.name}, or build it here: {rebuild}",
                 )
 
 
-def missing_symbols(case: Case) -> Iterator[Diagnosis]:
+def missing_symbols(case: Case) -> Iterator[Finding]:
     """No library defines a symbol that it needs: mostly it was built for another torch."""
     torch = case.machine.torch
     for native in _unloaded_libraries(case):
@@ -81,11 +82,11 @@ def missing_symbols(case: Case) -> Iterator[Diagnosis]:
         if not names:
             continue
         if elsewhere := native.links.elsewhere if native.links else None:
-            yield Diagnosis(
+            yield Finding(
                 "symbols",
                 f"{native.name} uses {_first_names(elsewhere)}, which torch has, and names none of "
                 "torch's libraries (DT_NEEDED), so the loader does not look there",
-                f"build it again, linked with torch: {_rebuild_command(case.package)}",
+                fix=f"build it again, linked with torch: {_rebuild_command(case.package)}",
             )
         elif of_torch := {name for name in names if is_cxx(name) or name.startswith(SHIMS)}:
             version = torch.version if torch else "?"
@@ -93,30 +94,30 @@ def missing_symbols(case: Case) -> Iterator[Diagnosis]:
             if torch and not torch.old_abi and any(map(OLD_STRING.search, of_torch)):
                 why += ", one with the strings of before GCC 5 (_GLIBCXX_USE_CXX11_ABI=0)"
             named = _first_names(of_torch)
-            yield Diagnosis(
+            yield Finding(
                 "symbols",
                 f"{native.name} was built for {why}: torch {version} has no {named}",
-                f"install the wheel for torch {torch.minor if torch else '?'} "
+                fix=f"install the wheel for torch {torch.minor if torch else '?'} "
                 f"({install_command(case.package.name)} picks it), or build it here: "
                 f"{_rebuild_command(case.package)}",
                 of_torch=True,
             )
         else:
-            yield Diagnosis(
+            yield Finding(
                 "symbols",
                 f"{native.name} uses {_first_names(names)}, which no library that it names defines",
-                reinstall_command(case.package),
+                fix=reinstall_command(case.package),
             )
 
 
-def unread_code(case: Case) -> Iterator[Diagnosis]:
+def unread_code(case: Case) -> Iterator[Finding]:
     """There is a GPU, and nobody knows whether the library has code for it."""
     for native in libraries_to_judge(case.package) if case.machine.gpus else ():
         if native.code_problem and not native.code:
-            yield Diagnosis(
+            yield Finding(
                 "gpu-code",
                 f"the GPU code of {native.name} cannot be read: {native.code_problem}",
-                "run one of its operators on the GPU, which shows whether there is code for it",
+                fix="run one of its operators on the GPU, which shows whether there is code for it",
             )
 
 

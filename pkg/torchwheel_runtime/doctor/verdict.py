@@ -4,14 +4,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from torchwheel_runtime.arch.devices import Gpu
 from torchwheel_runtime.doctor import build_rules, fit_rules, installation_rules, library_rules
-from torchwheel_runtime.doctor.case import Case, Diagnosis, Verdict
+from torchwheel_runtime.doctor.case import Case, Verdict
 from torchwheel_runtime.doctor.remedies import with_one_fix
 from torchwheel_runtime.machine.facts import Machine
 from torchwheel_runtime.runtime.status import ExtensionStatus
 from torchwheel_runtime.text import join_names
 from torchwheel_runtime.validate import findings as findings_
+from torchwheel_runtime.validate.findings import Finding
 
-DoctorRule = Callable[[Case], Iterator[Diagnosis]]
+DoctorRule = Callable[[Case], Iterator[Finding]]
 
 RULES: tuple[DoctorRule, ...] = (
     installation_rules.not_installed,
@@ -44,21 +45,20 @@ def judge(case: Case) -> Verdict:
         UsageError: TORCHWHEEL_IGNORE names an unknown rule.
     """
     ignored = findings_.ignored_rules(case.environ)
-    unique = dict.fromkeys(finding for rule in RULES for finding in rule(case))
-    remaining = [finding for finding in unique if finding.name not in ignored]
+    # A rule of a load and one of a build may find the same.
+    unique = {(one.rule, one.says, one.fix): one for rule in RULES for one in rule(case)}
+    remaining = [finding for finding in unique.values() if finding.rule not in ignored]
     findings = with_one_fix(remaining, case, library_rules.libraries_to_judge(case.package))
     title = case.package.title
-    if findings:
-        return Verdict(findings, f"{title}: {findings[0].says}", findings[0].fix)
-    return Verdict((), f"{title}: {_healthy_text(case)}")
+    return Verdict(findings, f"{title}: {findings[0].says if findings else _healthy_text(case)}")
 
 
 def judge_machine(machine: Machine) -> Verdict:
     """The verdict on a machine without a package."""
     if machine.torch_problem:
         fix = fit_rules.torch_fix(machine)
-        finding = Diagnosis("torch", str(machine.torch_problem), fix)
-        return Verdict((finding,), finding.says, finding.fix)
+        finding = Finding("torch", str(machine.torch_problem), fix=fix)
+        return Verdict((finding,), finding.says)
     return Verdict(
         (),
         "no package that torchwheel made is here; `torchwheel doctor PACKAGE` looks at any other",

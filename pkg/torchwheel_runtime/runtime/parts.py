@@ -38,9 +38,8 @@ from torchwheel_runtime.runtime.prebuilt import (
 )
 from torchwheel_runtime.runtime.status import WAY_TEXTS
 from torchwheel_runtime.text import join_names
-from torchwheel_runtime.validate.at_load import load_findings
+from torchwheel_runtime.validate.at_load import describe_gpu, load_findings
 from torchwheel_runtime.validate.findings import drop_ignored, ignored_rules
-from torchwheel_runtime.validate.gpu_rules import describe_gpu
 
 
 @dataclasses.dataclass(frozen=True)

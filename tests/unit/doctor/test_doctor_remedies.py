@@ -36,7 +36,7 @@ def test_a_torch_of_pypi_that_does_not_fit_either_is_not_the_fix():
     """Of autoawq-kernels: CUDA 12 and old strings, which PyPI's torch 2.11 has not."""
     made = foreign("libcudart.so.12", OLD_STRINGS, absent=("libcudart.so.12", "libc10_cuda.so"))
     verdict = judge(case(made, torch=CPU_TORCH, **NO_GPU))
-    assert verdict.findings[0].name == "backend"
+    assert verdict.findings[0].rule == "backend"
     assert verdict.fix == (
         "`pip install 'torch==2.6.*'` brings PyPI's, which it fits (CUDA 12, strings of before "
         "GCC 5); or keep torch 2.11.0+cpu and install a wheel for it: `torchwheel install demo "
@@ -48,7 +48,7 @@ def test_after_that_the_doctor_does_not_lead_back():
     """With a torch for CUDA 13, another wheel alone is no fix of old strings."""
     made = foreign("libcudart.so.12", OLD_STRINGS, absent=("libcudart.so.12",))
     verdict = judge(case(made, torch=CUDA_TORCH))
-    fixes = {finding.fix for finding in verdict.findings if finding.name != "import"}
+    fixes = {finding.fix for finding in verdict.findings if finding.rule != "import"}
     assert len(fixes) == 1
     assert "'torch==2.6.*'" in verdict.fix
     assert "torchwheel install demo --index URL" in verdict.fix
@@ -78,7 +78,7 @@ def test_a_torch_of_pypi_that_fits_is_still_the_fix():
     verdict = judge(case(made, torch=CPU_TORCH, **NO_GPU))
     fix = "`pip install --force-reinstall torch==2.11.0` brings PyPI's, which has CUDA"
     assert verdict.fix == fix
-    assert {f.fix for f in verdict.findings if f.name in ("backend", "library")} == {fix}
+    assert {f.fix for f in verdict.findings if f.rule in ("backend", "library")} == {fix}
 
 
 def test_a_torch_for_cpus_without_a_gpu_is_no_fault_if_the_import_works():
@@ -102,7 +102,7 @@ def test_with_a_gpu_every_finding_of_that_torch_has_one_fix():
         imported=IMPORTED,
     )
     verdict = judge(case(made, torch=CPU_TORCH, gpus=(H200,)))
-    assert [f.name for f in verdict.findings][:2] == ["backend", "library"]
+    assert [f.rule for f in verdict.findings][:2] == ["backend", "library"]
     fix = "`pip install --force-reinstall torch==2.11.0` brings PyPI's, which has CUDA"
     assert {f.fix for f in verdict.findings} == {fix}
     assert "LD_LIBRARY_PATH" not in repr(verdict)

@@ -36,7 +36,7 @@ REFUSED = native(loaded=False)
 
 
 def names(verdict) -> list[str]:
-    return [finding.name for finding in verdict.findings]
+    return [finding.rule for finding in verdict.findings]
 
 
 @pytest.mark.parametrize(
@@ -191,13 +191,13 @@ def test_the_wording_of_a_fact_decides_nothing(words):
     absent = {"gpus": (), "driver": None}
     assert judge(case(**absent, driver_problem=Absent(words))).ok
     silent = judge(case(**absent, driver_problem=Absent(words, "wake it", "it is silent")))
-    assert [(f.name, f.says, f.fix) for f in silent.findings] == [
+    assert [(f.rule, f.says, f.fix) for f in silent.findings] == [
         ("driver", "it is silent", "wake it")
     ]
     hidden = judge(case(gpus=(), gpus_problem=Absent(words, "`unset HIDES`")))
-    assert [(f.name, f.fix) for f in hidden.findings] == [("gpus", "`unset HIDES`")]
+    assert [(f.rule, f.fix) for f in hidden.findings] == [("gpus", "`unset HIDES`")]
     none = judge(case(gpus=(), gpus_problem=Absent(words)))
-    assert [(f.name, f.fix) for f in none.findings] == [("gpus", "give this user the GPUs")]
+    assert [(f.rule, f.fix) for f in none.findings] == [("gpus", "give this user the GPUs")]
 
 
 @pytest.mark.parametrize("words", ["ModuleNotFoundError: No module named 'b'", "another language"])
