@@ -53,7 +53,7 @@ from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.builder.objects import MANIFEST
 from torchwheel_runtime.doctor import importing
 from torchwheel_runtime.doctor.dist_info import read_dist_info
-from torchwheel_runtime.doctor.loader import provided_symbols, provided_versions
+from torchwheel_runtime.doctor.native import provided_symbols, provided_versions
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.fetch import Answer
 from torchwheel_runtime.inspect import cuda, elf, hip

@@ -12,8 +12,7 @@ from torchwheel.inspect.archive import open_archive
 from torchwheel.inspect.wheel import is_library
 from torchwheel.install.choose import Reason
 from torchwheel.install.environment import TargetEnvironment
-from torchwheel_runtime.doctor.loader import Loader
-from torchwheel_runtime.doctor.native import NativeLibrary
+from torchwheel_runtime.doctor.native import Loader, NativeLibrary
 from torchwheel_runtime.doctor.remedies import OLD_STRING
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.inspect import budgets

@@ -10,14 +10,12 @@ from pathlib import Path
 from torchwheel_runtime.arch.model import Backend
 from torchwheel_runtime.arguments import command_parser
 from torchwheel_runtime.console import Progress, Quiet, Terminal, prepare_output, run_command
-from torchwheel_runtime.doctor import HELP, OPTIONS, SECONDS, caches, dist_info
-from torchwheel_runtime.doctor.case import Case, Package, Report
+from torchwheel_runtime.doctor import HELP, OPTIONS, SECONDS, dist_info
+from torchwheel_runtime.doctor.case import Case, Package, Report, examine_cache
 from torchwheel_runtime.doctor.importing import import_package
-from torchwheel_runtime.doctor.installation_rules import irregular_text
-from torchwheel_runtime.doctor.json_report import report_json
-from torchwheel_runtime.doctor.loader import Loader
-from torchwheel_runtime.doctor.native import NativeLibrary, read_native
-from torchwheel_runtime.doctor.text_report import report_text
+from torchwheel_runtime.doctor.native import Loader, NativeLibrary, read_native
+from torchwheel_runtime.doctor.package_rules import irregular_text
+from torchwheel_runtime.doctor.report import report_json, report_text
 from torchwheel_runtime.doctor.verdict import judge, judge_machine
 from torchwheel_runtime.inspect.wheel_files import replace_command
 from torchwheel_runtime.inspect.window import CpuTime
@@ -92,7 +90,7 @@ def examine_packages(
         seconds: the time limit of each import.
     """
     progress.step("Python, torch, driver, GPUs, compilers, toolkits")
-    machine, cache = find_machine(), caches.examine_cache()
+    machine, cache = find_machine(), examine_cache()
     folders = dist_info.dist_infos()
     waited_for = dist_info.irregular_entry_points(folders)
     limit = min(seconds, _SHORT_SECONDS) if waited_for else seconds

@@ -154,5 +154,5 @@ def test_none_of_that_name(package):
 
 
 def test_modules_beside_the_child_are_not_on_the_path(package):
-    package("import loader")  # torchwheel_runtime/doctor/loader.py lies beside import_child.py
-    assert import_package("odd").words == ("ModuleNotFoundError: No module named 'loader'",)
+    package("import native")  # torchwheel_runtime/doctor/native.py lies beside import_child.py
+    assert import_package("odd").words == ("ModuleNotFoundError: No module named 'native'",)

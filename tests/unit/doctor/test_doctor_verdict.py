@@ -20,7 +20,7 @@ from doctor_cases import (
 
 from torchwheel_runtime.arch.devices import Driver, Gpu
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.doctor.caches import CacheState, CorruptLibrary
+from torchwheel_runtime.doctor.case import CacheState, CorruptLibrary
 from torchwheel_runtime.doctor.importing import ImportResult
 from torchwheel_runtime.doctor.verdict import judge, judge_machine
 from torchwheel_runtime.errors import UsageError

@@ -9,7 +9,7 @@ import pytest
 import hostile
 from torchwheel.check.facts import Limits, read_facts
 from torchwheel.check.gates import judge
-from torchwheel_runtime.doctor.loader import provided_symbols, provided_versions
+from torchwheel_runtime.doctor.native import provided_symbols, provided_versions
 from torchwheel_runtime.inspect.window import WheelError
 
 SECONDS = 10
