@@ -47,12 +47,12 @@ from torchwheel.scaffold.foreign import read_project
 from torchwheel.smoke.results import record_from_files
 from torchwheel.toolkit.project_page import JSON
 from torchwheel_runtime import claims, data
-from torchwheel_runtime.arch.devices import Gpu
+from torchwheel_runtime.arch.devices import Driver, Gpu
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.builder.objects import MANIFEST
 from torchwheel_runtime.doctor import importing
 from torchwheel_runtime.doctor.dist_info import read_dist_info
-from torchwheel_runtime.doctor.loader import provided_symbols, provided_versions
+from torchwheel_runtime.doctor.native import provided_symbols, provided_versions
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.fetch import Answer
 from torchwheel_runtime.inspect import cuda, elf, hip
@@ -61,7 +61,7 @@ from torchwheel_runtime.inspect.gpu_code import read_gpu_code
 from torchwheel_runtime.inspect.window import CpuTime, Window
 from torchwheel_runtime.jit.lookup import CacheEntry
 from torchwheel_runtime.json_files import parse_json
-from torchwheel_runtime.machine.facts import Driver, Torch
+from torchwheel_runtime.machine.facts import Torch
 from torchwheel_runtime.toolkit import lock
 from wheelmaker import make_wheel
 

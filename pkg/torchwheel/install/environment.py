@@ -9,12 +9,12 @@ from pathlib import Path
 import packaging
 
 from torchwheel_runtime import process
-from torchwheel_runtime.arch.devices import Gpu, visible_gpus
+from torchwheel_runtime.arch.devices import Driver, Gpu, visible_gpus
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.json_files import last_line, parse_json
 from torchwheel_runtime.machine import probe
-from torchwheel_runtime.machine.driver import driver_for_torch
-from torchwheel_runtime.machine.facts import Absent, Driver, Torch, split_absent
+from torchwheel_runtime.machine.facts import Absent, Torch, split_absent
+from torchwheel_runtime.machine.probe import driver_for_torch
 from torchwheel_runtime.machine.torch import read_torch
 from torchwheel_runtime.text import quote
 
@@ -112,7 +112,7 @@ def find_environment(
         tags=told.tags[:_MOST_TAGS],
         markers=told.markers,
         installed=told.installed,
-        glibc=split_absent(probe.glibc_version())[0],
+        glibc=probe.glibc_version(),
         torch=torch,
         driver=driver,
         driver_problem=driver_problem,

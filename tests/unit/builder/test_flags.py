@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from targets import CUDA_ATEN, CUDA_STABLE, EVERY, EXTENSION, PY312, ROCM_STABLE, sources
 
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder import environment
 from torchwheel_runtime.builder.extension import Extension, Operator
 from torchwheel_runtime.builder.flags import Flags, Probe, check_flags

@@ -18,7 +18,7 @@ from targets import (
 )
 
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder import flavour, probes
 from torchwheel_runtime.builder.extension import ArchFilter, Extension
 from torchwheel_runtime.builder.flags import Flags, Probe

@@ -70,16 +70,16 @@ def test_the_fix(made, machine, fix):
     verdict = judge(case(made, **machine))
     assert verdict.fix == fix
     if machine is CPU:
-        assert verdict.findings[0].name == "backend"
+        assert verdict.findings[0].rule == "backend"
     if fix == PYPI:
-        assert {f.fix for f in verdict.findings if f.name in ("backend", "library")} == {fix}
+        assert {f.fix for f in verdict.findings if f.rule in ("backend", "library")} == {fix}
 
 
 def test_after_that_the_doctor_does_not_lead_back():
     """With a torch for CUDA 13, another wheel alone is no fix of old strings."""
     made = foreign("libcudart.so.12", OLD_STRINGS, absent=("libcudart.so.12",))
     verdict = judge(case(made, torch=CUDA_TORCH))
-    fixes = {finding.fix for finding in verdict.findings if finding.name != "import"}
+    fixes = {finding.fix for finding in verdict.findings if finding.rule != "import"}
     assert len(fixes) == 1
     assert "'torch==2.6.*'" in verdict.fix
     assert "torchwheel install demo --index URL" in verdict.fix
@@ -102,7 +102,7 @@ def test_a_torch_for_cpus_without_a_gpu_is_no_fault_if_the_import_works():
 
 def test_with_a_gpu_every_finding_of_that_torch_has_one_fix():
     verdict = judge(case(TORCHAO, torch=CPU_TORCH, gpus=(H200,)))
-    assert [f.name for f in verdict.findings][:2] == ["backend", "library"]
+    assert [f.rule for f in verdict.findings][:2] == ["backend", "library"]
     assert {f.fix for f in verdict.findings} == {PYPI}
     assert "LD_LIBRARY_PATH" not in repr(verdict)
 

@@ -29,7 +29,7 @@ from torchwheel.index.groups import (
 )
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.arch.torch_releases import TorchFacts, torch_releases
+from torchwheel_runtime.arch.releases import TorchFacts, torch_releases
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel_runtime.versions import version_numbers

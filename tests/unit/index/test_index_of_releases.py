@@ -26,7 +26,7 @@ from torchwheel.index.pages import index_pages
 from torchwheel.index.store import Store, store_of
 from torchwheel.index.withdrawals import parse_withdrawals
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel_runtime.arch.torch_releases import torch_releases
+from torchwheel_runtime.arch.releases import torch_releases
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.versions import version_numbers
 from wheelmaker import make_wheel, stable, universal

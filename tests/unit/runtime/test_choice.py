@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.inputs import claims_of
-from torchwheel_runtime.arch.devices import Gpu
+from torchwheel_runtime.arch.devices import Driver, Gpu
 from torchwheel_runtime.arch.model import backend_of, parse
 from torchwheel_runtime.arch.runs import runs_on
 from torchwheel_runtime.builder.extension import ArchFilter, Operator
 from torchwheel_runtime.claims import Part
-from torchwheel_runtime.machine.facts import Driver, Torch
+from torchwheel_runtime.machine.facts import Torch
 from torchwheel_runtime.runtime.choice import (
     Installation,
     choose_front_end,

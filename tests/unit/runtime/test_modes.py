@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder import recipe
 from torchwheel_runtime.builder.extension import Extension, Operator
 from torchwheel_runtime.builder.flags import Flags, Probe
