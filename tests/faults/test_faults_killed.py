@@ -96,8 +96,10 @@ def test_index(killed, tmp_path, exchange):
     out = tmp_path / "index"
     code = INDEX
     if exchange == "in two steps":
-        never = "files._exchange = lambda one, other: False"
-        code = f"from torchwheel_runtime import files\n{never}\n{INDEX}"
+        code = (
+            "from torchwheel_runtime import files\nfiles._exchange = lambda one, other: False\n"
+            + INDEX
+        )
     victim = Victim(
         folder=tmp_path,
         command=lambda state: (

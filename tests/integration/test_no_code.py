@@ -22,7 +22,7 @@ import partsmaker
 import setups
 from fusedops.extension import EXTENSION
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder.environment import cuda_runtime
 from torchwheel_runtime.builder.extension import SOURCES
 from torchwheel_runtime.builder.ninja import build, parallel_jobs

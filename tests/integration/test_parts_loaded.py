@@ -13,9 +13,9 @@ from torch.library import Library
 import partsmaker
 from partsmaker import FRONT_END, H100, K80, NUMBERS, compiled, kernels, mapped
 from torchwheel_runtime import runtime
-from torchwheel_runtime.arch.devices import Gpu, VisibleGpus
+from torchwheel_runtime.arch.devices import Driver, Gpu, VisibleGpus
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.machine.facts import Driver, Torch
+from torchwheel_runtime.machine.facts import Torch
 from torchwheel_runtime.runtime import front_end, parts
 
 pytestmark = pytest.mark.integration

@@ -79,7 +79,7 @@ def doctor(options: argparse.Namespace) -> int:
 )
 def install(options: argparse.Namespace) -> int:
     """Choose a wheel and install it."""
-    from torchwheel.install.run import run_install
+    from torchwheel.install.installer import run_install
 
     return run_install(options)
 

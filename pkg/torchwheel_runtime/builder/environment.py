@@ -16,7 +16,7 @@ from torchwheel_runtime.arch import lists
 from torchwheel_runtime.arch.devices import visible_gpus
 from torchwheel_runtime.arch.lists import VARIABLES
 from torchwheel_runtime.arch.model import Backend
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder.extension import Extension
 from torchwheel_runtime.builder.target import DeviceCompiler, Python, Sysroot, Target, TorchHeaders
 from torchwheel_runtime.claims import NativeAbi, PartKind

@@ -9,7 +9,7 @@ from pathlib import Path
 from torchwheel_runtime.arch.devices import Gpu, VisibleGpus
 from torchwheel_runtime.arch.lists import VISIBLE, choose_archs
 from torchwheel_runtime.arch.model import BRANDS, Arch
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder import environment
 from torchwheel_runtime.builder import target as targets
 from torchwheel_runtime.builder.environment import operators_off

@@ -55,8 +55,8 @@ def load_problem(extension: Extension, *, ask_driver: bool) -> str | None:
         visible_gpus,
     )
     from torchwheel_runtime.machine import probe  # noqa: PLC0415
-    from torchwheel_runtime.machine.driver import find_driver  # noqa: PLC0415
     from torchwheel_runtime.machine.facts import split_absent  # noqa: PLC0415
+    from torchwheel_runtime.machine.probe import find_driver  # noqa: PLC0415
     from torchwheel_runtime.machine.torch import find_torch  # noqa: PLC0415
     from torchwheel_runtime.validate.at_load import load_findings  # noqa: PLC0415
     from torchwheel_runtime.validate.findings import drop_ignored  # noqa: PLC0415
@@ -65,7 +65,7 @@ def load_problem(extension: Extension, *, ask_driver: bool) -> str | None:
     findings = load_findings(
         claimed.needs,
         split_absent(find_torch())[0],
-        split_absent(probe.glibc_version())[0],
+        probe.glibc_version(),
         split_absent(find_driver(asked))[0] if asked else None,
         visible_gpus(asked).gpus if asked else (),
         package=extension.package,

@@ -8,7 +8,7 @@ from targets import CUDA_ATEN, CUDA_STABLE, EXTENSION
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.builder import environment
 from torchwheel_runtime.builder.ninja import BYTES_PER_JOB, parallel_jobs
-from torchwheel_runtime.builder.target import Python, TorchHeaders
+from torchwheel_runtime.builder.target import Python, Target, TorchHeaders
 from torchwheel_runtime.errors import UsageError
 
 HERE = f"linux_{platform.machine()}"
@@ -64,21 +64,25 @@ def rocm(tmp_path):
     }
 
 
+def read(environ: dict[str, str]) -> Target:
+    target = environment.read_target(environ, Path("/p"))
+    assert target is not None
+    return target
+
+
 def test_without_an_abi_the_package_is_pure():
     assert environment.read_target({"CUDA_HOME": "/cuda"}, Path()) is None
 
 
 def test_a_whole_environment_is_a_target():
-    target = environment.read_target(CUDA, Path("/p"))
-    assert target is not None
+    target = read(CUDA)
     assert target.toolkit.archs == (parse("8.0"), parse("9.0+PTX"))
     assert (target.cxx, target.launcher, target.python, target.sysroot) == ("g++", (), None, None)
     assert (target.platform, target.cross) == (HERE, False)
 
 
 def test_another_platform_is_cross_compiled(cuda):
-    target = environment.read_target({**CUDA, environment.PLATFORM: OTHER}, Path("/p"))
-    assert target is not None
+    target = read({**CUDA, environment.PLATFORM: OTHER})
     assert (target.platform, target.cross) == (OTHER, True)
     assert target.toolkit.runtime.is_relative_to(cuda / "targets")
 
@@ -95,8 +99,7 @@ def test_each_installer_keeps_cudas_runtime_elsewhere(tmp_path, place):
 
 
 def test_a_rocm_environment_is_a_target(rocm):
-    target = environment.read_target(rocm, Path("/p"))
-    assert target is not None
+    target = read(rocm)
     assert target.toolkit.archs == (parse("gfx90a"), parse("gfx942"))
     assert target.toolkit.runtime == Path(rocm["ROCM_PATH"]) / "lib" / "libamdhip64.so"
 
@@ -121,8 +124,7 @@ def test_a_sysroot_has_one_gcc(rocm, tmp_path):
         library.parent.mkdir(parents=True)
         library.touch()
         if release == "10":
-            target = environment.read_target(environ, Path("/p"))
-            assert target is not None
+            target = read(environ)
             assert target.sysroot is not None
             assert target.sysroot.gcc == library.parent
     with pytest.raises(UsageError, match=r"expected once, found 2 times"):
@@ -134,8 +136,7 @@ def test_an_aten_target_is_for_the_running_python(torch, monkeypatch):
     monkeypatch.setattr(environment, "running_python", lambda: python)
     folder = torch('  set(TORCH_CXX_FLAGS "-D_GLIBCXX_USE_CXX11_ABI=0")\n')
     environ = {**CUDA, environment.ABI: "aten", environment.TORCH: str(folder)}
-    target = environment.read_target(environ, Path("/p"))
-    assert target is not None
+    target = read(environ)
     assert (target.python, target.torch.old_abi) == (python, True)
     with pytest.raises(UsageError, match="build it on that platform"):
         environment.read_target({**environ, environment.PLATFORM: OTHER}, Path("/p"))
@@ -206,8 +207,7 @@ def test_the_matrix_and_the_extension_name_one_floor():
 
 
 def test_archs_may_be_parted_by_blanks_as_torch_allows():
-    target = environment.read_target({**CUDA, environment.ARCH_LIST: " 8.0 9.0+PTX"}, Path("/p"))
-    assert target is not None
+    target = read({**CUDA, environment.ARCH_LIST: " 8.0 9.0+PTX"})
     assert " ".join(map(str, target.toolkit.archs)) == "8.0 9.0+PTX"
 
 
