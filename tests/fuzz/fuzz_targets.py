@@ -57,7 +57,7 @@ from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.fetch import Answer
 from torchwheel_runtime.inspect import cuda, elf, hip
 from torchwheel_runtime.inspect.fatbin import read_fatbin
-from torchwheel_runtime.inspect.gpu_code import read_gpu_code
+from torchwheel_runtime.inspect.hip import read_gpu_code
 from torchwheel_runtime.inspect.window import CpuTime, Window
 from torchwheel_runtime.jit.lookup import CacheEntry
 from torchwheel_runtime.json_files import parse_json

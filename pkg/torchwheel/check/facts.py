@@ -16,7 +16,7 @@ from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.inspect import budgets
 from torchwheel_runtime.inspect.cuda import find_cuobjdump
 from torchwheel_runtime.inspect.elf import GpuCode, Library, read_library, symbol_count
-from torchwheel_runtime.inspect.gpu_code import read_gpu_code
+from torchwheel_runtime.inspect.hip import read_gpu_code
 from torchwheel_runtime.inspect.window import CpuTime, WheelError
 
 

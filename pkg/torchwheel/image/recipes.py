@@ -10,8 +10,8 @@ from torchwheel.data import FOLDER, read
 from torchwheel.image.snapshots import service_of
 from torchwheel.matrix.sections import Containers, Matrix, Toolkit
 from torchwheel.matrix.variants import Variant, python_tag
+from torchwheel.project_links import own_paths
 from torchwheel_runtime.errors import UsageError
-from torchwheel_runtime.files import own_paths
 from torchwheel_runtime.toolkit.index import requirement_lines
 from torchwheel_runtime.toolkit.lock import components, pinned_requirements
 

@@ -31,7 +31,7 @@ from torchwheel.release import forge
 from torchwheel.release.artifacts import SMOKE_FOLDER
 from torchwheel.release.forge import Asset, ForgeRelease
 from torchwheel.release.write import PYPI, SUMS
-from torchwheel.toolkit.sdists import files_offered
+from torchwheel.toolkit.project_page import files_offered
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import sha256

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from torchwheel.project_links import own_paths
 from torchwheel.scaffold.build_script import (
     CMAKE,
     SETUP,
@@ -28,7 +29,6 @@ from torchwheel.scaffold.declared import (
     requirements,
 )
 from torchwheel_runtime.errors import UsageError
-from torchwheel_runtime.files import own_paths
 
 _SCIKIT_BUILD = "scikit_build_core"
 # Modules that a build environment has anyway.

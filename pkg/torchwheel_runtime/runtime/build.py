@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchwheel_runtime.builder.extension import SOURCES, Extension
-from torchwheel_runtime.builder.hipify import hipify_sources
 from torchwheel_runtime.builder.ninja import build, find_ninja, parallel_jobs
 from torchwheel_runtime.builder.recipe import (
     Recipe,
@@ -20,7 +19,7 @@ from torchwheel_runtime.builder.recipe import (
     own_sources_digest,
     strip_folders,
 )
-from torchwheel_runtime.builder.sources import sources_of
+from torchwheel_runtime.builder.sources import hipify_sources, sources_of
 from torchwheel_runtime.console import Terminal
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import private_folder
