@@ -105,10 +105,8 @@ def read_facts(path: Path, program: Path | None = None) -> WheelFacts:
     with contextlib.ExitStack() as stack:
         opened = fact(lambda: stack.enter_context(open_wheel(path)))
         if opened.value:
-            facts = _facts_of(opened.value, program)
-        else:
-            facts = WheelFacts(Fact(fault=opened.fault), Fact(), Fact(), Fact())
-    return facts
+            return _facts_of(opened.value, program)
+    return WheelFacts(Fact(fault=opened.fault), Fact(), Fact(), Fact())
 
 
 def _facts_of(opened: OpenWheel, program: Path | None) -> WheelFacts:
