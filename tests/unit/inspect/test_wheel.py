@@ -195,11 +195,11 @@ def test_bent_metadata(tmp_path: Path, file: str, data: bytes, fact: str) -> Non
 def test_every_elf_file_is_extracted_whatever_its_name(tmp_path: Path) -> None:
     files = {"demo/a/x.so": ELF, "demo/b/x.so": ELF + b"!", "demo/data.txt": ELF, "demo/t.so": b"t"}
     with open_wheel(make_wheel(tmp_path, files=files)) as opened, opened.extract() as found:
-        assert {one.member: one.path.read_bytes() for one in found} == {
+        assert {name: path.read_bytes() for name, path in found.items()} == {
             name: data for name, data in files.items() if data.startswith(b"\x7fELF")
         }
-        assert [one.path.name for one in found] == ["x.so", "x.so", "data.txt"]
-        folder = found[0].path.parent.parent
+        assert [path.name for path in found.values()] == ["x.so", "x.so", "data.txt"]
+        folder = found["demo/a/x.so"].parent.parent
     assert not folder.exists()
 
 
