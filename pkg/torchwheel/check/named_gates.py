@@ -22,7 +22,7 @@ from torchwheel.inspect.library_facts import LibraryFacts
 from torchwheel_runtime.arch.model import BRANDS, Backend
 from torchwheel_runtime.inspect.elf import qualified_name
 from torchwheel_runtime.text import join_names, quote, shorten
-from torchwheel_runtime.validate.gpu_rules import tag_floor
+from torchwheel_runtime.validate.at_load import tag_floor
 from torchwheel_runtime.versions import major_version, version_numbers
 
 _NAMED = 3

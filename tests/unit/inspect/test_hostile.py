@@ -11,7 +11,7 @@ import hostile
 from torchwheel.check.facts import Limits, read_facts
 from torchwheel.check.gates import judge, run_gates
 from torchwheel.inspect.wheel import open_wheel
-from torchwheel_runtime.doctor.loader import provided_symbols, provided_versions
+from torchwheel_runtime.doctor.native import provided_symbols, provided_versions
 from torchwheel_runtime.inspect.window import WheelError
 from wheelmaker import make_wheel
 
