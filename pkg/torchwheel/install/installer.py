@@ -90,14 +90,14 @@ def find_installer(environment: TargetEnvironment, wanted: Name | None = None) -
     Raises:
         UsageError: there is none.
     """
-    python = str(environment.python)
+    python = str(environment.program)
     pip = ("--disable-pip-version-check", "--no-input")
     if wanted != "uv" and "pip" in environment.installed:
         return Installer("pip", (*process.python_module(python, "pip"), *pip, "install"))
     places = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
     uv = shutil.which("uv", path=os.pathsep.join(places))
     if wanted != "pip" and uv:
-        target = str(environment.python.absolute())
+        target = str(environment.program.absolute())
         return Installer("uv", (str(Path(uv).absolute()), "pip", "install", "--python", target))
     if wanted != "uv" and importlib.util.find_spec("pip"):
         ours = process.python_module(sys.executable, "pip")
