@@ -18,7 +18,7 @@ from torchwheel_runtime.arch.model import backend_of
 from torchwheel_runtime.arch.runs import machine_code_runs_on, runs_on
 from torchwheel_runtime.claims import LibraryNeeds
 from torchwheel_runtime.text import join_names
-from torchwheel_runtime.validate.gpu_rules import check_code, check_driver, tag_floor
+from torchwheel_runtime.validate.at_load import check_code, check_driver, tag_floor
 from torchwheel_runtime.validate.torch_rules import (
     check_backend,
     check_built_with,

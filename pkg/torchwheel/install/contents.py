@@ -23,8 +23,7 @@ from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import OfferedWheel
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime.claims import Claims
-from torchwheel_runtime.doctor.loader import Loader
-from torchwheel_runtime.doctor.native import NativeLibrary
+from torchwheel_runtime.doctor.native import Loader, NativeLibrary
 from torchwheel_runtime.doctor.remedies import OLD_STRING
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.inspect import budgets

@@ -13,8 +13,8 @@ from torchwheel_runtime.arch.devices import visible_gpus
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.json_files import last_line, parse_json
 from torchwheel_runtime.machine import probe
-from torchwheel_runtime.machine.driver import driver_for_torch
 from torchwheel_runtime.machine.facts import Machine, split_absent
+from torchwheel_runtime.machine.probe import driver_for_torch
 from torchwheel_runtime.machine.torch import read_torch
 from torchwheel_runtime.text import quote
 
@@ -92,7 +92,7 @@ def find_environment(
     driver, driver_problem = split_absent(answered)
     found = {
         "program": program,
-        "glibc": split_absent(probe.glibc_version())[0],
+        "glibc": probe.glibc_version(),
         "torch": torch,
         "driver": driver,
         "driver_problem": driver_problem,

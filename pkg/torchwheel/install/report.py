@@ -11,7 +11,7 @@ from torchwheel.install.plan import Download, InstallPlan, Ranking
 from torchwheel_runtime.arch.model import BRANDS
 from torchwheel_runtime.doctor.remedies import PYTORCH
 from torchwheel_runtime.text import escape, hanging_lines, join_names, size_text
-from torchwheel_runtime.validate.gpu_rules import describe_driver
+from torchwheel_runtime.validate.at_load import describe_driver
 from torchwheel_runtime.validate.torch_rules import describe_torch
 
 SCHEMA = 1

@@ -38,7 +38,7 @@ from torchwheel.steps.compiler_cache import own_server
 from torchwheel_runtime.arch import lists
 from torchwheel_runtime.arch.devices import visible_gpus
 from torchwheel_runtime.arch.model import Arch, parse
-from torchwheel_runtime.builder.build import BYTES_PER_COMPILER, parallel_jobs
+from torchwheel_runtime.builder.ninja import BYTES_PER_COMPILER, parallel_jobs
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import remove_leftovers, sha256_by_name, write_text

@@ -14,10 +14,10 @@ from torchwheel.install.choose import Judgement, judge
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import OfferedWheel, needs_of_name
 from torchwheel.toolkit.project_page import JSON
-from torchwheel_runtime.arch.devices import Gpu
+from torchwheel_runtime.arch.devices import Driver, Gpu
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.fetch import Answer
-from torchwheel_runtime.machine.facts import Driver, Torch
+from torchwheel_runtime.machine.facts import Torch
 
 SITE = Path("/venv/lib/python3.12/site-packages")
 ANY = SpecifierSet()

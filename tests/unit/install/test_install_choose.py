@@ -14,9 +14,8 @@ from torchwheel.index.note import Kernels, WheelNeeds, needs_of_claims
 from torchwheel.inspect.local_version import LocalVersion, read_local_version
 from torchwheel.install.choose import Judgement, best, finding_text, judge, torch_to_install
 from torchwheel.install.page import needs_of_name
-from torchwheel_runtime.arch.devices import Gpu
+from torchwheel_runtime.arch.devices import Driver, Gpu
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.machine.facts import Driver
 
 # Each wheel is accepted, or rejected with every reason; the best of those that fit is taken.
 

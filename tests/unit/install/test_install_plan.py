@@ -79,7 +79,7 @@ def test_requirements_come_from_the_index_or_are_left_to_pip(index):
     [
         ("torchwheel-runtime>=0.1", ()),
         ("Torch_Wheel>=0.1", ("torch-wheel",)),
-        ("helper", ("torchwheel", "Helper")),
+        ("helper", ("torchwheel-runtime", "Helper")),
         ("helper @ https://evil/helper-1-py3-none-any.whl", ("helper",)),
     ],
 )
@@ -138,23 +138,20 @@ def test_metadata_names_the_torch_that_a_name_does_not(index, metadata):
             index.plan()
 
 
-def test_metadata_of_another_wheel(index):
-    index.add(version="1.0", tag=TAG, claims=None, requires=["torch"], metadata=True)
-    key = next(key for key in index.fetch.pages if key.endswith(".metadata"))
-    index.fetch.pages[key] = wheelmaker.metadata("demo", "2.0", [])
-    with pytest.raises(TorchwheelError, match=r'expected demo 1.0, as the file is named, found "d'):
-        choose(INDEX, Requirement("demo"), ENVIRONMENT, index.fetch)
+NINES = "9" * 5000
+METADATA = {
+    "another version": ("2.0", [], 'expected demo 1.0, as the file is named, found "d'),
+    "a long version": (NINES, [], "expected demo 1.0, as the file is named"),
+    "a long number": ("1.0", [f"torch>={NINES}"], r"expected a requirement, found \"torch>=9"),
+    "a long marker": (
+        *("1.0", [f"x; python_version<'{NINES}'"]),
+        r"expected a requirement, found \"x; py",
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("version", "requires", "says"),
-    [
-        ("9" * 5000, [], "expected demo 1.0, as the file is named"),
-        ("1.0", [f"torch>={'9' * 5000}"], r"expected a requirement, found \"torch>=9"),
-        ("1.0", [f"x; python_version<'{'9' * 5000}'"], r"expected a requirement, found \"x; py"),
-    ],
-)
-def test_metadata_with_a_long_number(index, version, requires, says):
+@pytest.mark.parametrize(("version", "requires", "says"), METADATA.values(), ids=METADATA)
+def test_metadata_of_another_wheel_or_with_a_long_number(index, version, requires, says):
     index.add(version="1.0", tag=TAG, claims=None, requires=["torch"], metadata=True)
     key = next(key for key in index.fetch.pages if key.endswith(".metadata"))
     index.fetch.pages[key] = wheelmaker.metadata("demo", version, requires)
@@ -170,16 +167,13 @@ def test_candidates_of_a_release_are_taken_if_there_is_nothing_else(index):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "demo[x]", "demo @ https://h/x.whl", "demo; x", "-r x", "to/r", f"demo=={'9' * 5000}"],
+    ["", "demo[x]", "demo @ https://h/x.whl", "demo; x", "-r x", "to/r", f"demo=={'9' * 5000}"]
+    + ["Torch==2.11"],
 )
 def test_what_can_be_asked_for(text):
-    with pytest.raises(UsageError, match=r"^expected e\.g\."):
+    says = "torch itself is for pip" if text.startswith("T") else r"^expected e\.g\."
+    with pytest.raises(UsageError, match=says):
         parse_wanted(text)
-
-
-def test_torch_is_not_asked_for():
-    with pytest.raises(UsageError, match="torch itself is for pip"):
-        parse_wanted("Torch==2.11")
 
 
 def test_an_index_without_the_project(index):
