@@ -275,8 +275,8 @@ class _OnePage:
 
 
 _ENVIRONMENT = TargetEnvironment(
-    python=Path("/venv/bin/python"),
-    version="3.12.3",
+    program=Path("/venv/bin/python"),
+    python="3.12.3",
     implementation="CPython",
     platform="linux_x86_64",
     tags=("cp312-cp312-manylinux_2_28_x86_64", "py3-none-any"),
