@@ -13,13 +13,13 @@ from jsonmutator import mutated
 from torchwheel import data
 from torchwheel.evidence.bundles import open_verifier
 from torchwheel.index import catalogue
-from torchwheel.index.contents import index_of
+from torchwheel.index.contents import Store, index_of
 from torchwheel.index.pages import index_pages
-from torchwheel.index.store import Store
 from torchwheel.index.withdrawals import Withdrawals
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.pipeline import bundled, container_files, kernel_artifacts, records
-from torchwheel.release import artifacts, report
+from torchwheel.release import artifacts
+from torchwheel.release import folder as release_folder
 from torchwheel.sdist import build_setup
 from torchwheel.smoke import record as smoke_record
 from torchwheel.smoke import requirements, results
@@ -144,7 +144,7 @@ def catalogue_text(folder: Path) -> str:
 def read_catalogues(folder: Path, content: bytes) -> None:
     (folder / "v1").mkdir(exist_ok=True)
     (folder / "v1" / catalogue.FILE).write_bytes(content)
-    report.first_uploads([], folder / "v1", ())
+    release_folder.first_uploads([], folder / "v1", ())
     catalogues = catalogue.read_catalogues([folder])
     index = index_of(catalogues, Store("https://host/{tag}"), Withdrawals())
     for page in index_pages(index):

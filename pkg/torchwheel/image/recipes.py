@@ -2,18 +2,62 @@
 
 import dataclasses
 import hashlib
+import http.client
+import os
 import platform
+import urllib.request
 from collections.abc import Container, Mapping
 from pathlib import Path
+from urllib.error import HTTPError, URLError
 
 from torchwheel.data import FOLDER, read
-from torchwheel.image.snapshots import service_of
+from torchwheel.matrix.forms import SERVICE
 from torchwheel.matrix.sections import Containers, Matrix, Toolkit
 from torchwheel.matrix.variants import Variant, python_tag
-from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.download import open_url, trusting
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import own_paths
 from torchwheel_runtime.toolkit.index import requirement_lines
 from torchwheel_runtime.toolkit.lock import components, pinned_requirements
+
+_SERVICE = "TORCHWHEEL_SNAPSHOTS"
+"""Names another service of Debian's archive than the matrix, or _TODAY."""
+_TODAY = "none"
+"""Asks for the packages of today: an image that is made of them has another digest."""
+
+
+def service_of(containers: Containers, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The address of Debian's archive as it was on any day; None for the packages of today."""
+    named = environ.get(_SERVICE) or containers.snapshot_service
+    if containers.snapshot is None or named == _TODAY:
+        return None
+    if named is None:
+        raise UsageError(
+            "matrix.yaml: containers.snapshot: expected containers.snapshot_service beside it, "
+            f"found none; name it there or in {_SERVICE}, or set that to `{_TODAY}`"
+        )
+    try:
+        return SERVICE.check(named)
+    except ValueError as error:
+        raise UsageError(f"{_SERVICE}: {error}") from None
+
+
+def require_snapshot(service: str, date: str, suite: str) -> None:
+    """Ask the service for a release of that day, before an engine is started for nothing."""
+    address = f"{service}/debian/{date}/dists/{suite}/InRelease"
+    try:
+        request = urllib.request.Request(address, method="HEAD")  # noqa: S310 - http or https
+        open_url(request, trusting(None)).close()
+    except (http.client.HTTPException, OSError, ValueError) as error:
+        # An answer with an error says it itself; else the reason is inside.
+        inside = isinstance(error, URLError) and not isinstance(error, HTTPError)
+        found = getattr(error, "reason", error) if inside else error
+        raise TorchwheelError(
+            f"{address}: expected Debian's {suite} of that day, found: {found}; pull the image by "
+            f"its digest, name a mirror in {_SERVICE}, or take the packages of today: "
+            f"{_SERVICE}={_TODAY}"
+        ) from None
+
 
 LOCAL = "localhost/torchwheel"
 

@@ -27,20 +27,6 @@ _EXPECTED = {
 }
 
 
-def build_matrix(document: Document) -> Matrix | list[Problem]:
-    """The model, or the problems of the data."""
-    try:
-        matrix = Matrix.model_validate(document.data)
-    except ValidationError as error:
-        errors = error.errors(include_url=False)
-        # pydantic also calls a list empty whose entries are all wrong.
-        relevant = (d for d in errors if not (d["type"] == "too_short" and d["input"]))
-        return [_problem(document, details) for details in relevant]
-    if matrix.abis.ordinary and matrix.containers is None:
-        return matrix.model_copy(update={"containers": USUAL_CONTAINERS})
-    return matrix
-
-
 def _problem(document: Document, details: ErrorDetails) -> Problem:
     path: KeyPath = tuple(part for part in details["loc"] if part != "[key]")
     kind, value = details["type"], details["input"]
@@ -128,12 +114,16 @@ def parse(text: str, where: str, root: Path | None = None) -> Matrix:
         root: the folder of the matrix, to check that the folders it names exist; None for no check.
     """
     document = read_document(text, where)
-    matrix = build_matrix(document)
-    if isinstance(matrix, Matrix):
-        faults = findings(matrix) + (list(bundled_exist(matrix, root)) if root else [])
-        problems = [Problem(document.line(path), path, text) for path, text in faults]
-        if not problems:
-            return matrix
-    else:
-        problems = matrix
-    raise MatrixError.of(where, problems)
+    try:
+        matrix = Matrix.model_validate(document.data)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        # pydantic also calls a list empty whose entries are all wrong.
+        relevant = (d for d in errors if not (d["type"] == "too_short" and d["input"]))
+        raise MatrixError.of(where, [_problem(document, details) for details in relevant]) from None
+    if matrix.abis.ordinary and matrix.containers is None:
+        matrix = matrix.model_copy(update={"containers": USUAL_CONTAINERS})
+    if faults := findings(matrix) + (list(bundled_exist(matrix, root)) if root else []):
+        problems = (Problem(document.line(path), path, text) for path, text in faults)
+        raise MatrixError.of(where, problems)
+    return matrix

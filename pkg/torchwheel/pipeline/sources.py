@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from torchwheel.inspect.sdist import PROJECT, is_project, unpack
-from torchwheel.matrix.project_source import ProjectSource, parse_source
+from torchwheel.matrix.forms import ProjectSource, parse_source
 from torchwheel.matrix.sections import Matrix
 from torchwheel.toolkit.sdists import download_sdist, find_sdist
 from torchwheel_runtime import process

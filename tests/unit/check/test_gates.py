@@ -27,7 +27,8 @@ from packaging.version import Version
 from torchwheel.check import gates
 from torchwheel.check.audit import Audit, symbol_causes
 from torchwheel.check.facts import Allowed, Fact, Limits, WheelFacts, fact
-from torchwheel.check.gates import GATES, GateResult, all_passed, gates_text, judge, run_gates
+from torchwheel.check.gates import GATES, all_passed, gates_text, judge, run_gates
+from torchwheel.findings import CheckResult
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.claims import Claims
@@ -172,7 +173,7 @@ def test_passed_needs_every_gate(facts: WheelFacts) -> None:
     results = judge(facts, LIMITS)
     assert not all_passed(results[:-1])
     assert not all_passed([])
-    assert not all_passed([*results[:-1], GateResult("size", False, "")])
+    assert not all_passed([*results[:-1], CheckResult("size", False, "")])
 
 
 def test_a_broken_wheel_fails_every_gate_and_names_the_fact(tmp_path: Path) -> None:
@@ -196,7 +197,7 @@ def test_a_gate_that_breaks_has_failed(facts: WheelFacts) -> None:
         raise ZeroDivisionError("two\nlines")
 
     (result,) = judge(facts, LIMITS, {"bad": bad})
-    assert result == GateResult("bad", False, "the gate broke: ZeroDivisionError: two lines")
+    assert result == CheckResult("bad", False, "the gate broke: ZeroDivisionError: two lines")
 
 
 def test_a_fact_that_cannot_be_read_fails_its_gates(facts: WheelFacts) -> None:

@@ -17,8 +17,9 @@ from torchwheel.image.recipes import (
     image_of,
     image_reference,
     python_of,
+    require_snapshot,
+    service_of,
 )
-from torchwheel.image.snapshots import require_snapshot, service_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
 from torchwheel_runtime.errors import TorchwheelError, UsageError
