@@ -77,7 +77,7 @@ def hit(fusedops):
     return took
 
 def first_call():
-    from torchwheel import runtime
+    from torchwheel_runtime import runtime
     from torchwheel_runtime.arch.devices import Gpu, VisibleGpus
     from torchwheel_runtime.arch.model import parse
     from torchwheel_runtime.builder import Extension, Operator
@@ -116,7 +116,7 @@ def first_call():
     return took
 
 def one_library():
-    from torchwheel import runtime
+    from torchwheel_runtime import runtime
     from torchwheel_runtime.builder import Extension, Operator
     from torchwheel_runtime.runtime import prebuilt
 

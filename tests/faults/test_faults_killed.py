@@ -96,7 +96,10 @@ def test_index(killed, tmp_path, exchange):
     out = tmp_path / "index"
     code = INDEX
     if exchange == "in two steps":
-        code = "from torchwheel import files\nfiles._exchange = lambda one, other: False\n" + INDEX
+        code = (
+            "from torchwheel_runtime import files\nfiles._exchange = lambda one, other: False\n"
+            + INDEX
+        )
     victim = Victim(
         folder=tmp_path,
         command=lambda state: (

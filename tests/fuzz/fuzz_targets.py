@@ -20,7 +20,6 @@ from fuzz_zip import mutate_wheel
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from torchwheel import data
 from torchwheel.check.declared import read_declared
 from torchwheel.check.inspection_text import inspection_json, inspection_text
 from torchwheel.check.named_claims import case_of
@@ -46,7 +45,7 @@ from torchwheel.release.folder import first_uploads
 from torchwheel.scaffold.foreign import read_project
 from torchwheel.smoke.results import record_from_files
 from torchwheel.toolkit.project_page import JSON
-from torchwheel_runtime import claims
+from torchwheel_runtime import claims, data
 from torchwheel_runtime.arch.devices import Gpu
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.builder.objects import MANIFEST

@@ -26,7 +26,7 @@ torch.ops.load_library(Path(__file__).with_name("_C.so"))
 BUILDS = """
 from pathlib import Path
 import torch
-from torchwheel import runtime
+from torchwheel_runtime import runtime
 from torchwheel_runtime.builder.extension import Extension, Operator
 torch.library.define("demo::scale", "(Tensor x) -> Tensor")
 scale = Operator("scale", device=("scale.cu",), bindings={"stable": ("scale.cpp",)})

@@ -40,7 +40,7 @@ SCRIPT = """
 import json, pathlib, re, warnings
 import torch
 import fusedops
-from torchwheel import runtime
+from torchwheel_runtime import runtime
 
 class OnGpu(torch.Tensor):
     def get_device(self):

@@ -10,7 +10,6 @@ import pytest
 
 import signing
 from jsonmutator import mutated
-from torchwheel import data
 from torchwheel.evidence.bundles import open_verifier
 from torchwheel.index import catalogue
 from torchwheel.index.contents import Store, index_of
@@ -27,6 +26,7 @@ from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.record import GpuRecord, ImportRecord, MachineRecord, TestResult, summarize
 from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel_runtime import claims as claims_file
+from torchwheel_runtime import data
 from torchwheel_runtime.builder import hipify
 from torchwheel_runtime.builder.objects import CompiledObject
 from torchwheel_runtime.doctor import importing

@@ -143,7 +143,7 @@ def test_a_terminals_lines_come_once_and_without_codes():
 COMMAND = """
 import signal, sys, tempfile
 from pathlib import Path
-from torchwheel import process, process_tree
+from torchwheel_runtime import process, process_tree
 from torchwheel_runtime.arguments import command
 from torchwheel.cli import main
 
@@ -298,7 +298,7 @@ def test_compilers_end_with_a_users_own_process(tmp_path, how, number, status):
 def test_a_signal_that_is_ignored_stays_ignored(handler, says):
     code = (
         "import os, signal\n"
-        "from torchwheel import process_tree\n"
+        "from torchwheel_runtime import process_tree\n"
         f"signal.signal(signal.SIGHUP, signal.{handler})\n"
         "with process_tree.end_programs_on_signals():\n"
         "    os.kill(os.getpid(), signal.SIGHUP)\n"
@@ -312,7 +312,7 @@ def test_a_signal_that_is_ignored_stays_ignored(handler, says):
 def test_no_program_starts_while_a_signal_ends_them():
     code = (
         "import os, signal, threading\n"
-        "from torchwheel import process, process_tree\n"
+        "from torchwheel_runtime import process, process_tree\n"
         "try:\n"
         "    with process_tree.end_programs_on_signals():\n"
         "        try:\n"
@@ -334,7 +334,7 @@ def test_no_program_starts_while_a_signal_ends_them():
 def test_another_thread_leaves_the_signals_alone():
     code = (
         "import signal, threading\n"
-        "from torchwheel import process_tree\n"
+        "from torchwheel_runtime import process_tree\n"
         "def work():\n"
         "    with process_tree.end_programs_on_signals():\n"
         "        print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)\n"

@@ -17,4 +17,4 @@ def read(name: str) -> Any:  # noqa: ANN401 - JSON of our own, typed by its read
 
 def read_as(name: str, kind: type[T]) -> T:
     """What the data file `name` holds, as a `kind`."""
-    return read_json(FOLDER / name, kind, do="reinstall torchwheel")
+    return read_json(FOLDER / name, kind, do="reinstall torchwheel-runtime")

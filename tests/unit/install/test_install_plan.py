@@ -76,9 +76,9 @@ def test_requirements_come_from_the_index_or_are_left_to_pip(index):
 @pytest.mark.parametrize(
     ("requires", "named"),
     [
-        ("torchwheel>=0.1", ()),
+        ("torchwheel-runtime>=0.1", ()),
         ("Torch_Wheel>=0.1", ("torch-wheel",)),
-        ("helper", ("torchwheel", "Helper")),
+        ("helper", ("torchwheel-runtime", "Helper")),
         ("helper @ https://evil/helper-1-py3-none-any.whl", ("helper",)),
     ],
 )

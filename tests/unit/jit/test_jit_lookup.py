@@ -252,7 +252,7 @@ def test_a_lookup_imports_the_standard_library_alone():
     """
     command = [sys.executable, "-c", textwrap.dedent(code)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["torchwheel"]
+    assert done.stdout.split() == ["torchwheel_runtime"]
 
 
 def test_what_is_removed_while_it_is_read_is_absent_and_not_corrupt(folder, library, monkeypatch):

@@ -404,7 +404,7 @@ def test_ptx_of_an_older_arch_runs_on_a_newer_gpu(artifacts):
 
 @pytest.mark.usefixtures("green_gates")
 def test_a_wheel_that_brings_the_runtime_must_say_how_its_operators_ran(artifacts):
-    requires = ("torch>=2.11", "torchwheel>=0.1")
+    requires = ("torch>=2.11", "torchwheel-runtime>=0.1")
     wheel = {"version": "1.0.0+cu130", "tag": TAG, "claims": stable(), "requires": requires}
     again(artifacts, NATIVE, H200, **wheel)
     assert refused(artifacts) == [
