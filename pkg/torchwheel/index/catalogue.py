@@ -10,9 +10,9 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from torchwheel.evidence.files import Believed, verify_published
+from torchwheel.index.note import plain
 from torchwheel.inspect.wheel import Wheel, parse_file_name
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime import files
@@ -139,17 +139,7 @@ def catalogue_wheel(wheel: Wheel, sha256: str, uploaded: str) -> CatalogueWheel:
 
 def catalogue_text(catalogue: Catalogue) -> str:
     """Byte-stable JSON."""
-    return json.dumps({"schema": SCHEMA, **_plain(catalogue)}, indent=1) + "\n"
-
-
-def _plain(value: object) -> Any:  # noqa: ANN401 - JSON
-    if isinstance(value, Arch):
-        return str(value)
-    if dataclasses.is_dataclass(value):
-        return {
-            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
-    return list(map(_plain, value)) if isinstance(value, tuple) else value
+    return json.dumps({"schema": SCHEMA, **plain(catalogue)}, indent=1) + "\n"
 
 
 def read_catalogue(path: Path) -> Catalogue:

@@ -1,4 +1,4 @@
-"""The contents of an index: files, projects and groups, as data."""
+"""The contents of an index as data: files, projects, groups, and the store that has the files."""
 
 import dataclasses
 import datetime

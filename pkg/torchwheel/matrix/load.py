@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from torchwheel.matrix.document import Document, MatrixError, Problem, read_document
+from torchwheel.matrix.document import Document, MatrixError, Problem, kind_of, read_document
 from torchwheel.matrix.rules import bundled_exist, findings
 from torchwheel.matrix.sections import USUAL_CONTAINERS, Matrix
 from torchwheel.text_files import read_text
@@ -54,21 +54,18 @@ def _problem(document: Document, details: ErrorDetails) -> Problem:
 
 
 def _describe_kind(document: Document, path: KeyPath, value: object) -> str:
-    if isinstance(value, Mapping):
-        return "is a mapping"
-    if isinstance(value, tuple):
-        return "is a list"
-    if isinstance(value, str):
-        return f"{quote(value)} is text"
-    return (
-        f"{shorten(document.raw[path])} is {'a boolean' if isinstance(value, bool) else 'a number'}"
-    )
+    shown = "" if isinstance(value, Mapping | tuple) else f"{_shown(document, path, value)} "
+    return f"{shown}is {kind_of(value)}"
 
 
 def _describe_value(document: Document, path: KeyPath, value: object) -> str:
     if isinstance(value, Mapping | tuple):
         return _describe_kind(document, path, value)
-    return f"{quote(value) if isinstance(value, str) else shorten(document.raw[path])} came"
+    return f"{_shown(document, path, value)} came"
+
+
+def _shown(document: Document, path: KeyPath, value: object) -> str:
+    return quote(value) if isinstance(value, str) else shorten(document.raw[path])
 
 
 def _keys(path: KeyPath) -> list[str]:

@@ -1,4 +1,7 @@
-"""Rules of a matrix that its types cannot express: names exist, combinations are possible."""
+"""Rules of a matrix that its types cannot express.
+
+Names exist; combinations are possible; toolkits and torch releases fit together.
+"""
 
 import fnmatch
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The variants of a matrix, each with a stable id, and their selection."""
+"""The variants of a matrix, each with a stable id; their selection, and the CI runners of each."""
 
 import dataclasses
 import fnmatch

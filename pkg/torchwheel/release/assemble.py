@@ -96,8 +96,7 @@ def assemble(
     selected = select(matrix, selection)
     remove_leftovers(out.parent, out.name)
     check_target(out)
-    believed = _believed(matrix, matrix_file, signatures)
-    releases = _believed_releases(matrix, matrix_file, signatures)
+    believed, releases = _believed(matrix, str(matrix_file), signatures)
     published = read_catalogues([earlier], releases) if earlier else ()
     try:
         artifacts = read_artifacts(folders, believed)
@@ -147,25 +146,17 @@ def assemble(
     return f"{release_table(cases, bundled)}\n{_signed_text(artifacts)}"
 
 
-def _believed(matrix: Matrix, where: Path, signatures: Signatures | None) -> Believed | None:
+def _believed(
+    matrix: Matrix, where: str, signatures: Signatures | None
+) -> tuple[Believed, Believed] | tuple[None, None]:
+    """Whose signatures of artifacts are believed, and whose of published catalogues."""
     if signatures is None:
-        return None
-    policy = policy_of(
-        matrix.evidence,
-        str(where),
-        repository=signatures.repository,
-        commit=signatures.commit,
-    )
-    return Believed((policy,), signatures.read)
-
-
-def _believed_releases(
-    matrix: Matrix, where: Path, signatures: Signatures | None
-) -> Believed | None:
-    if signatures is None or matrix.evidence is None:
-        return None
-    policies = release_policies(matrix.evidence, str(where), repository=signatures.repository)
-    return Believed(policies, signatures.read, frozenset(matrix.evidence.unsigned))
+        return None, None
+    section, repository = matrix.evidence, signatures.repository
+    own = policy_of(section, where, repository=repository, commit=signatures.commit)
+    policies = release_policies(section, where, repository=repository)
+    unsigned = frozenset(section.unsigned if section else ())
+    return Believed((own,), signatures.read), Believed(policies, signatures.read, unsigned)
 
 
 def _provenance(cases: Sequence[ReleaseCase], artifacts: Artifacts) -> Iterator[tuple[str, str]]:

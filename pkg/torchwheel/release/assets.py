@@ -84,7 +84,11 @@ def plan_assets(files: Mapping[str, str], assets: Sequence[Asset], *, draft: boo
 def is_latest(tag: str, published: Sequence[ForgeRelease]) -> bool:
     """Whether a release is the one to offer: final, and no other final one is newer."""
     version = tag_version(tag)
-    others = (_version(release.tag_name) for release in published if not release.draft)
+    others = (
+        version_of_ref(f"refs/tags/{release.tag_name}")
+        for release in published
+        if not release.draft
+    )
     return not version.is_prerelease and all(
         other <= version for other in others if other and not other.is_prerelease
     )
@@ -92,7 +96,7 @@ def is_latest(tag: str, published: Sequence[ForgeRelease]) -> bool:
 
 def tag_version(tag: str) -> Version:
     """The version of a tag such as "v1.0.0"."""
-    version = _version(tag)
+    version = version_of_ref(f"refs/tags/{tag}")
     if version is None:
         raise UsageError(f'the tag: expected e.g. "v1.0.0", found "{tag}"; tag the release anew')
     return version
@@ -346,17 +350,13 @@ def _release_of(tag: str) -> ForgeRelease | None:
 
 
 def _files(folder: Path) -> dict[str, Path]:
+    """The assets of a release folder, by name."""
     if not (folder / CATALOGUE).is_file():
         raise UsageError(f"{folder}: expected a release, found no {CATALOGUE}; assemble it first")
-    return {path.name: path for path in _plain(folder)}
-
-
-def _plain(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
+    for path in (found := sorted(folder.iterdir())):
         if path.is_symlink():
             raise UsageError(f"{path}: expected a file, found a link; assemble the release again")
-        if path.is_file():
-            yield path
+    return {path.name: path for path in found if path.is_file()}
 
 
 def _persist(step: Callable[[], None], progress: Progress) -> None:
@@ -373,7 +373,3 @@ def _persist(step: Callable[[], None], progress: Progress) -> None:
             time.sleep(_PAUSE * attempt)
         else:
             return
-
-
-def _version(tag: str) -> Version | None:
-    return version_of_ref(f"refs/tags/{tag}")

@@ -12,6 +12,7 @@ from loopback import serving
 from torchwheel.image.recipes import (
     BaseImage,
     Image,
+    Recipes,
     debian,
     image_digest,
     image_of,
@@ -25,6 +26,7 @@ from torchwheel.matrix.variants import resolve
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 ROOT = Path(__file__).parents[3]
+RECIPES = ROOT / "pkg" / "torchwheel" / "data" / "docker"
 
 
 @pytest.fixture
@@ -224,15 +226,13 @@ def test_todays_packages_are_taken_only_if_they_are_asked_for(dated_matrix, monk
     undated = containers.model_copy(update={"snapshot": None})
     assert service_of(undated, {}) is None
     monkeypatch.setenv("TORCHWHEEL_SNAPSHOTS", "http://m.test/a")
-    mirrored = debian(containers, ROOT / "pkg" / "torchwheel" / "data" / "docker", "sid")
+    mirrored = debian(Recipes(containers, RECIPES), "sid")
     assert (mirrored.args, mirrored.mirrors) == (
         {"SNAPSHOT": containers.snapshot},
         {"SNAPSHOTS": "http://m.test/a"},
     )
     monkeypatch.setenv("TORCHWHEEL_SNAPSHOTS", "none")
-    assert debian(containers, ROOT / "pkg" / "torchwheel" / "data" / "docker", "sid") == BaseImage(
-        "sid"
-    )
+    assert debian(Recipes(containers, RECIPES), "sid") == BaseImage("sid")
 
 
 def test_every_stage_of_an_image_is_of_its_day(dated_matrix, monkeypatch):
