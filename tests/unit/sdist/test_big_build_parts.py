@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.sdist.big_build import BuildPlan, plan_text
+from torchwheel.sdist.big_build import (
+    BuildIdentity,
+    BuildPlan,
+    ShardList,
+    check_identity,
+    check_steps,
+    objects_of,
+    plan_text,
+    read_lists,
+    write_list,
+)
 from torchwheel.sdist.request import SdistRequest, check_request
 from torchwheel.steps.compiler_cache import SchedulerAccess, parse_cache
 from torchwheel.steps.graph import (
@@ -16,15 +26,6 @@ from torchwheel.steps.graph import (
     include_folders,
     read_graph,
     steps_of_shard,
-)
-from torchwheel.steps.shard_lists import (
-    BuildIdentity,
-    ShardList,
-    check_identity,
-    check_steps,
-    objects_of,
-    read_lists,
-    write_list,
 )
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel_runtime.shards import Shard
