@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from torchwheel.image.snapshots import require_snapshot
+from torchwheel.image.recipes import require_snapshot
 from torchwheel_runtime import download
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.fetch import Fetcher

@@ -27,9 +27,8 @@ from torchwheel.check.named_gates import NAMED_GATES, findings_of
 from torchwheel.evidence.bundles import BundleVerifier, open_verifier
 from torchwheel.findings import sarif_text, summary_text
 from torchwheel.index.catalogue import read_catalogues, upload_times
-from torchwheel.index.contents import index_of
+from torchwheel.index.contents import Store, index_of
 from torchwheel.index.pages import index_pages
-from torchwheel.index.store import Store
 from torchwheel.index.withdrawals import Withdrawals, read_withdrawals
 from torchwheel.inspect.inspection import inspect_wheel
 from torchwheel.inspect.library_facts import read_targets
@@ -42,7 +41,7 @@ from torchwheel.matrix.load import load
 from torchwheel.pipeline import records
 from torchwheel.pipeline.kernel_artifacts import read_artifact
 from torchwheel.release.artifacts import read_artifacts
-from torchwheel.release.report import first_uploads
+from torchwheel.release.folder import first_uploads
 from torchwheel.scaffold.foreign import read_project
 from torchwheel.smoke.results import record_from_files
 from torchwheel.toolkit.project_page import JSON

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.image.reaper import reap_containers
+from torchwheel.image.engine import reap_containers
 from torchwheel.install.environment import TargetEnvironment, find_environment
 from torchwheel.install.installer import Installer, find_installer, install_others
 from torchwheel.pipeline.repair import repair

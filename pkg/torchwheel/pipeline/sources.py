@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from torchwheel.inspect.sdist import PROJECT, is_project, unpack
-from torchwheel.matrix.project_source import ProjectSource, parse_source
+from torchwheel.matrix.forms import ProjectSource, parse_source
 from torchwheel.matrix.sections import Matrix
 from torchwheel.project_links import own_paths
 from torchwheel.toolkit.project_page import download_sdist, find_sdist
