@@ -17,7 +17,7 @@ from torchwheel.index.pages import index_pages
 from torchwheel.index.store import Store
 from torchwheel.index.withdrawals import Withdrawals
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.pipeline import bundled, container_files, kernel_artifacts, records
+from torchwheel.pipeline import bundled, inside, kernel_artifacts, records
 from torchwheel.release import artifacts, report
 from torchwheel.sdist import build_setup
 from torchwheel.smoke import record as smoke_record
@@ -119,14 +119,14 @@ def read_manifest(folder: Path, content: bytes) -> None:
 
 
 def read_usage(folder: Path, content: bytes) -> None:
-    for step in container_files.STEPS:
-        (folder / container_files.usage_file(step)).write_bytes(content)
-    container_files.read_usage(folder)
+    for step in inside.STEPS:
+        (folder / inside.usage_file(step)).write_bytes(content)
+    inside.read_usage(folder)
 
 
 def read_cache_use(folder: Path, content: bytes) -> None:
-    (folder / container_files.CACHE_USE).write_bytes(content)
-    container_files.read_cache_use(folder)
+    (folder / inside.CACHE_USE).write_bytes(content)
+    inside.read_cache_use(folder)
 
 
 def catalogue_text(folder: Path) -> str:
@@ -234,7 +234,7 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
         "build record": Reader(_dump(BUILD), read_records),
         "request": Reader(_dump(records.WheelsRequest(("pure",), ("8.0",))), read_request),
         "bundled": Reader(json.dumps({"key": "key", "files": {WHEEL: "ab"}}), read_bundled),
-        "usage": Reader(_dump(container_files.Usage(1.5, 5)), read_usage),
+        "usage": Reader(_dump(inside.Usage(1.5, 5)), read_usage),
         "cache use": Reader(_dump(CacheUse(1, 2)), read_cache_use),
         "catalogue": Reader(catalogue_text(tmp_path / "made"), read_catalogues),
         "attestation": Reader(attestation_text(root), read_attestation),

@@ -104,6 +104,10 @@ def options_of(
         )
     smoke, build = run.matrix.smoke, run.matrix.own_build
     forwarded = _compiler_cache(environ)
+    own: tuple[Volume, ...] = (
+        (str(run.variant_folder(variant)), VARIANT, "rw"),
+        (str(run.shared_folder(toolkit, image.compilers)), SHARED, "rw"),
+    )
     linked = _linked_volumes(run, variant)
     locks, lock = _lock(run, variant)
     index_volumes, index = index_options(environ)
@@ -136,13 +140,7 @@ def options_of(
         run=run.id,
         image=image.reference,
         python=python_of(run.matrix, variant),
-        volumes=(
-            *OWN,
-            *headers,
-            (str(run.variant_folder(variant)), VARIANT, "rw"),
-            (str(run.shared_folder(toolkit, image.compilers)), SHARED, "rw"),
-            *more,
-        ),
+        volumes=(*OWN, *headers, *own, *more),
         user=tuple(engine.user_options()),
         forwarded=forwarded,
         environment=environment,

@@ -14,7 +14,7 @@ from torchwheel.image.recipes import emulated_image
 from torchwheel.image.registry import registry_of
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.pipeline import cibuildwheel as cibw
-from torchwheel.pipeline import container_files, own_build
+from torchwheel.pipeline import inside, own_build
 from torchwheel.pipeline.cibuildwheel import (
     BUNDLED,
     OWN,
@@ -22,10 +22,10 @@ from torchwheel.pipeline.cibuildwheel import (
     TORCHWHEEL,
     VARIANT,
 )
-from torchwheel.pipeline.container_files import read_cache_use, read_usage
 from torchwheel.pipeline.container_options import headers_of, options_of, plan_of
 from torchwheel.pipeline.frontend import compile_step, failure_reason
 from torchwheel.pipeline.inputs import NATIVE, Clock, Run, claims_of
+from torchwheel.pipeline.inside import read_cache_use, read_usage
 from torchwheel.pipeline.kernel_artifacts import carry, check_taken, compiled_objects, empty_steps
 from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.sources import is_plain_file, stage, tests_folder
@@ -113,7 +113,7 @@ class Container:
             report = run.dist / "smoke" / f"{self.variant.id}.json"
             write_text(report, dump_smoke(smoke))
             if smoke.sources:  # else it was imported alone
-                junit = run.variant_folder(self.variant) / container_files.JUNIT
+                junit = run.variant_folder(self.variant) / inside.JUNIT
                 write_text(report.with_suffix(".xml"), results.read_report(junit))
         return smoke
 
@@ -121,14 +121,14 @@ class Container:
         self, folder: Path, out: Path, *, tests: bool
     ) -> tuple[Path, SmokeRecord | None]:
         run, variant = self.run, self.variant
-        written = (container_files.PROBE, container_files.JUNIT, container_files.CACHE_USE)
-        for name in (*written, *map(container_files.usage_file, container_files.STEPS)):
+        written = (inside.PROBE, inside.JUNIT, inside.CACHE_USE)
+        for name in (*written, *map(inside.usage_file, inside.STEPS)):
             (folder / name).unlink(missing_ok=True)
-        write_text(folder / container_files.CLAIMS, claims_file.dumps(claims_of(variant)))
+        write_text(folder / inside.CLAIMS, claims_file.dumps(claims_of(variant)))
         project, config, wheels = out / "project", out / "cibuildwheel.toml", out / "wheels"
         options = self._prepare(folder, project)
         linked = run.linked.get(variant.id, ()) if variant.ordinary else ()
-        steps = folder / container_files.DIVIDED
+        steps = folder / inside.DIVIDED
         if linked:
             carry(linked, cibw.KERNELS, steps)
         if not tests:
@@ -195,7 +195,7 @@ class Container:
             reason = failure_reason(folder / _LOG, "the container ended with an error")
             raise program_error(f"{reason} (all of it in {folder / _LOG})")
         if variant.ordinary:
-            return compiled_objects(run.matrix.project.name, folder / container_files.DIVIDED)
+            return compiled_objects(run.matrix.project.name, folder / inside.DIVIDED)
         return folder / NATIVE / OBJECTS
 
     def _prepare(
@@ -212,7 +212,7 @@ class Container:
         (folder / _LOG).unlink(missing_ok=True)
         if variant.ordinary:
             plan = own_build.dump_plan(plan_of(run, variant, shard))
-            write_text(folder / container_files.PLAN, plan)
+            write_text(folder / inside.PLAN, plan)
             empty_steps(folder, self.engine)
         stage(run.source, project)
         return options_of(run, variant, self.engine, self.image, headers_of(run, variant))
@@ -280,20 +280,18 @@ def _smoke_record(
     sources, report = "", None
     if tests and (suite := tests_folder(run.matrix, run.root, run.source)):
         sources = digest_of_tests(suite)
-        report = folder / container_files.JUNIT
-    return record_from_files(
-        wheel, run.bundled, folder / container_files.PROBE, report, sources, status
-    )
+        report = folder / inside.JUNIT
+    return record_from_files(wheel, run.bundled, folder / inside.PROBE, report, sources, status)
 
 
 def _reason(folder: Path, status: int) -> str:
     """The first import or test that failed; if none did, the line of the log with the error."""
     with contextlib.suppress(OSError, TorchwheelError):
-        for package in read_probe(folder / container_files.PROBE).imported:
+        for package in read_probe(folder / inside.PROBE).imported:
             if package.error:
                 return f"smoke: import {package.name}: {package.error}"
     with contextlib.suppress(OSError, UnicodeDecodeError, TorchwheelError):
-        for test in results.parse_junit(results.read_report(folder / container_files.JUNIT)):
+        for test in results.parse_junit(results.read_report(folder / inside.JUNIT)):
             if test.outcome == "failed":
                 return f"smoke: {test.name}: {test.reason}"
     return failure_reason(folder / _LOG, f"cibuildwheel ended with status {status}")
@@ -334,9 +332,9 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     command = ["run", "--rm", f"--label={LABEL}={run.id}", *platform_option(image.machine)]
     command += [*engine.user_options(), *volume_options(volumes)]
     command += [built.reference, "bash", "-c", _SCRIPT, "smoke", "-c", probe_source(), "--of"]
-    command += [f"--facts={container_files.VARIANT / container_files.PROBE}"]
+    command += [f"--facts={inside.VARIANT / inside.PROBE}"]
     command += arguments_of_tests(
-        container_files.VARIANT / container_files.JUNIT, "tests", run.matrix.smoke.without_gpu
+        inside.VARIANT / inside.JUNIT, "tests", run.matrix.smoke.without_gpu
     )
     command += names
     log = folder / "emulated.log"

@@ -199,10 +199,8 @@ def claims_of(
 ) -> Claims:
     """The claims that the wheel of `variant` will carry.
 
-    Args:
-        variant: what it is built for.
-        project_local: the project's own local version; the variant's follows it.
-        borrowed: libraries that the wheel needs and its torch has loaded.
+    The variant's local version follows `project_local`, the project's own. The wheel needs the
+    libraries `borrowed`, which its torch has loaded.
     """
     toolkit = variant.toolkit
     parts = tuple(claims_of_part(part) for part in variant.parts)
@@ -247,14 +245,7 @@ def newest_glibc(run: Run, variant: Variant) -> str | None:
 
 
 def limits_of(matrix: Matrix, root: Path, abi: Abi, glibc: str | None) -> Limits:
-    """The limits of the gates for a wheel of the project.
-
-    Args:
-        matrix: the matrix.
-        root: its folder.
-        abi: the wheel's ABI flavour.
-        glibc: the newest C library that it may need; None for any.
-    """
+    """The limits of the gates for a wheel of the project; `glibc` is the newest it may need."""
     project = matrix.project
     size = matrix.gates.size_of(abi)
     if matrix.abis.ordinary:

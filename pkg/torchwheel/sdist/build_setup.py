@@ -184,14 +184,9 @@ def install_beside_torch(
     packages: Iterable[str | Path],
     what: str,
 ) -> None:
-    """Install requirements of a build or files of wheels; torch stays at its release.
+    """Install requirements or wheels, called `what` in an error; torch stays at its release.
 
-    Args:
-        env: the environment to install into.
-        torch: its torch.
-        folder: a folder for pip's constraints.
-        packages: the requirements or files.
-        what: their name in an error.
+    pip's constraints are written to `folder`.
     """
     constraints = folder / "constraints.txt"
     constraints.write_text(f"torch=={torch.release}\n", encoding="utf-8")

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from torchwheel.pipeline import container_files, in_container
+from torchwheel.pipeline import in_container, inside
 from torchwheel_runtime import process
 from torchwheel_runtime.errors import TorchwheelError
 
@@ -19,15 +19,15 @@ def test_an_import_that_fails_is_named_before_the_tests_that_it_broke(tmp_path):
     error = "ImportError: dynamic module does not define module export function (PyInit__C)"
     imported = [{"name": "conv._C", "file": None, "error": error}]
     facts = {"machine": machine, "site": str(tmp_path), "imported": imported}
-    (tmp_path / container_files.PROBE).write_text(json.dumps(facts))
-    (tmp_path / container_files.JUNIT).write_text(
+    (tmp_path / inside.PROBE).write_text(json.dumps(facts))
+    (tmp_path / inside.JUNIT).write_text(
         '<testsuite><testcase classname="" name="tests.test_conv">'
         '<error message="collection failure"/></testcase></testsuite>'
     )
     log = tmp_path / "build.log"
     log.write_text("error: cibuildwheel failed\n")
     assert in_container._reason(tmp_path, 1) == f"smoke: import conv._C: {error}"
-    (tmp_path / container_files.PROBE).unlink()
+    (tmp_path / inside.PROBE).unlink()
     said = in_container._reason(tmp_path, 1)
     assert said == "smoke: tests.test_conv: collection failure"
 
