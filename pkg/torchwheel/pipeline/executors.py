@@ -9,7 +9,7 @@ import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from torchwheel.image.build import ensure_image
 from torchwheel.image.recipes import image_of, is_cross
@@ -28,44 +28,10 @@ from torchwheel_runtime.builder.extension import LIBRARIES
 from torchwheel_runtime.claims import FLAGS_SUFFIX, Claims
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import make_folder_atomically, sha256
-from torchwheel_runtime.shards import Shard
 from torchwheel_runtime.toolkit.headers import torch_headers
 
-
-class Executor(Protocol):
-    """Builds a variant of a run, and tries its wheel."""
-
-    @property
-    def place(self) -> str:
-        """Where it builds: the reference of an image, or "host"."""
-
-    @property
-    def facts(self) -> Sequence[str]:
-        """All that can change the wheel, beside the inputs of the variant."""
-
-    def build(self, out: Path, clock: Clock, *, tests: bool = True) -> BuiltWheel:
-        """The finished wheel, below `out`. Without `tests` no container tries it."""
-
-    def smoke(self, built: BuiltWheel, clock: Clock) -> SmokeRecord | None:
-        """The record of its smoke tests, which are run now or were run by the build.
-
-        None if it is for another machine.
-        """
-
-
-class Compiler(Executor, Protocol):
-    """An executor that compiles; that of a universal wheel has one for each part."""
-
-    @property
-    def compiler(self) -> Sequence[str]:
-        """What names its compiler: facts of the host's, or of the image."""
-
-    def compile_shard(self, shard: Shard, out: Path) -> Path:
-        """Compile a shard of what the variants of a toolkit share; the folder of the objects.
-
-        Of an ordinary project it is a shard of the steps of one variant. `out` is an empty folder,
-        for files that are not needed afterwards.
-        """
+Compiler = Host | Container
+"""Builds the wheel of a variant, or compiles a shard of its objects, and tries the wheel."""
 
 
 def executor_of(run: Run, variant: Variant) -> Compiler:
@@ -141,6 +107,10 @@ class Assembler:
             return None
         with clock.step("emulated"):
             return smoke_emulated(self.run, self.variant, self.run.engine, built.wheel)
+
+
+Executor = Host | Container | Assembler
+"""Has what builds a variant need: `place` and `facts`, which name it; `build` and `smoke`."""
 
 
 def with_parts_here(run: Run, variant: Variant) -> Variant:
