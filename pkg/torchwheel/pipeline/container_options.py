@@ -34,6 +34,7 @@ from torchwheel.pipeline.inputs import (
     Run,
     build_environment,
     kernels_only,
+    toolkit_variables,
     torch_requirement,
 )
 from torchwheel.pipeline.own_build import OwnBuildPlan
@@ -41,7 +42,7 @@ from torchwheel.pipeline.records import WheelsRequest
 from torchwheel.pipeline.sources import project_folder
 from torchwheel.smoke.requirements import BUNDLED_FOLDER, find_lock
 from torchwheel.steps.compiler_cache import ENDLESS
-from torchwheel_runtime.arch.lists import VARIABLES, arch_list, cmake_archs
+from torchwheel_runtime.arch.lists import arch_list
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.fetch import ca_bundle
@@ -187,7 +188,7 @@ def _own_build_environment(run: Run, toolkit: Toolkit, forwarded: Sequence[str])
         "PATH": f"{own_build.NINJA.parent}:$PATH:{home}/bin:{own}/bin",
         "MAX_JOBS": str(run.jobs),
         "CXX": str(own_build.CXX),
-        **_toolkit_variables(toolkit, home),
+        **toolkit_variables(toolkit.backend, toolkit.archs, home),
         # Many projects build for CUDA only if torch.cuda.is_available(); most heed this variable.
         "FORCE_CUDA": project.get("FORCE_CUDA", "1"),
         # torch 2.13 and later adds sccache itself; one launcher is enough.
@@ -250,20 +251,6 @@ def plan_of(run: Run, variant: Variant, shard: Shard | None = None) -> OwnBuildP
         work="shard" if shard else linked,
         shard=str(shard or Shard()),
     )
-
-
-def _toolkit_variables(toolkit: Toolkit, home: str) -> dict[str, str]:
-    """By what torch's and CMake's builds find a toolkit, and its archs."""
-    archs = {VARIABLES[toolkit.backend]: arch_list(toolkit.archs)}
-    if toolkit.backend == "rocm":
-        # hipcc itself goes by the image's ROCM_PATH.
-        return {"ROCM_HOME": home, **archs}
-    return {
-        "CUDA_HOME": home,
-        "CUDACXX": f"{home}/bin/nvcc",
-        **archs,
-        "CUDAARCHS": cmake_archs(toolkit.archs),
-    }
 
 
 def _compiler_cache(environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -21,7 +21,8 @@ from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.kernel_artifacts import KernelArtifact, digests
 from torchwheel.toolkit.torch_files import torch_file
 from torchwheel_runtime import claims as claims_file
-from torchwheel_runtime.arch.lists import arch_list
+from torchwheel_runtime.arch.lists import VARIABLES, arch_list, cmake_archs
+from torchwheel_runtime.arch.model import Arch, Backend
 from torchwheel_runtime.builder import environment
 from torchwheel_runtime.builder.recipe import own_sources_digest
 from torchwheel_runtime.claims import DLPACK_SINCE, Abi, Claims, Part
@@ -186,6 +187,21 @@ def build_environment(
         environment.SHARED_FOLDER: paths.shared,
         **{name: value for name, value in optional.items() if value},
         **switches,
+    }
+
+
+def toolkit_variables(backend: Backend, archs: Sequence[Arch], home: str) -> dict[str, str]:
+    """By what torch's and CMake's builds find the toolkit in `home`, and its archs."""
+    listed = {VARIABLES[backend]: arch_list(archs)}
+    if backend == "rocm":
+        # hipcc itself goes by the image's ROCM_PATH.
+        return {"ROCM_HOME": home, **listed}
+    return {
+        environment.CUDA_HOME: home,
+        # CMake's. It compiles a file for these before it knows of torch.
+        "CUDACXX": f"{home}/bin/nvcc",
+        **listed,
+        "CUDAARCHS": cmake_archs(archs),
     }
 
 
