@@ -39,7 +39,7 @@ from torchwheel.pipeline.kernel_artifacts import (
 from torchwheel.pipeline.kernels import compile_objects
 from torchwheel.pipeline.sources import stage
 from torchwheel.pipeline.wheels import with_archs
-from torchwheel_runtime.builder.build import parallel_jobs
+from torchwheel_runtime.builder.ninja import parallel_jobs
 from torchwheel_runtime.console import Terminal
 from torchwheel_runtime.files import sha256
 from torchwheel_runtime.shards import Shard

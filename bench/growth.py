@@ -35,7 +35,7 @@ from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline.cibuildwheel import OWN, VARIANT
 from torchwheel.pipeline.container_options import index_options
 from torchwheel.pipeline.inside import usage
-from torchwheel_runtime.arch.torch_releases import TorchFacts, torch_releases
+from torchwheel_runtime.arch.releases import TorchFacts, torch_releases
 from torchwheel_runtime.builder.recipe import INCLUDE
 from torchwheel_runtime.console import Terminal
 from torchwheel_runtime.text import size_text, table_rows

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.jit import lookup, make
-from torchwheel_runtime.jit.content import SourceFiles
 from torchwheel_runtime.jit.key import BuildFacts, CacheKey
-from torchwheel_runtime.jit.make import LibraryRequest
+from torchwheel_runtime.jit.make import LibraryRequest, SourceFiles
 
 FACTS = BuildFacts(
     name="ext.scale",

@@ -18,12 +18,12 @@ import torch
 from torch.library import Library
 
 from torchwheel_runtime import runtime
-from torchwheel_runtime.arch.devices import Gpu, VisibleGpus
+from torchwheel_runtime.arch.devices import Driver, Gpu, VisibleGpus
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.builder import Extension, Operator
 from torchwheel_runtime.claims import Claims, Part
 from torchwheel_runtime.loadable import LoadableFile, open_loadable
-from torchwheel_runtime.machine.facts import Driver, Torch
+from torchwheel_runtime.machine.facts import Torch
 from torchwheel_runtime.runtime import build, front_end, parts, prebuilt
 
 NUMBERS = itertools.count()

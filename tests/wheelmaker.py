@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.claims import Claims, Part
 
 PURE = Claims(variant="pure", abi="pure", torch_release="2.6")

@@ -5,11 +5,12 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from torchwheel_runtime.text import escape, quote
 
 Action = Callable[[argparse.Namespace], int]
+_Request = TypeVar("_Request")
 
 
 class Parser(argparse.ArgumentParser):
@@ -111,6 +112,24 @@ def command_parser(
     for entry in options:
         entry.add_to(parser)
     return parser
+
+
+def request_of(
+    kind: type[_Request],
+    options: argparse.Namespace,
+    **others: Any,  # noqa: ANN401 - any field
+) -> _Request:
+    """The request of a command: a dataclass whose fields are the options of the same names.
+
+    Lists become tuples. `others` are fields that are no option, or are read further.
+    """
+    given = {name: vars(options)[name] for name in _fields(kind) if name in vars(options)}
+    read = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
+    return kind(**{**read, **others})
+
+
+def _fields(kind: Any) -> list[str]:  # noqa: ANN401 - a dataclass
+    return [field.name for field in dataclasses.fields(kind)]
 
 
 _MOST = 10**6

@@ -13,7 +13,7 @@ import math
 import os
 import types
 import typing
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, cast
 
@@ -118,9 +118,7 @@ def parse_json(
         value = _decode(content)
         if schema is not None:
             value = _without_schema(value, schema)
-        readers_of = tuple((readers or {}).items())
-        convert = _converter(cast("Hashable", kind), others, complete, readers_of, shared)
-        return cast("T", convert(value))
+        return cast("T", _Reader(others, complete, readers or {}, shared).read(kind, value))
     except _Unexpected as error:
         raise MalformedError(escape(where), str(error), do) from None
     except RecursionError:
@@ -232,23 +230,8 @@ def _fields(kind: Any) -> Mapping[str, tuple[object, bool]]:  # noqa: ANN401 - a
     }
 
 
-_Convert = Callable[[object], object]
-
-
-# An index reads hundreds of files of one type.
-@functools.lru_cache(maxsize=100)
-def _converter(
-    kind: Hashable,
-    others: bool,
-    complete: bool,
-    readers: tuple[tuple[object, Callable[[str], object]], ...],
-    shared: frozenset[type],
-) -> _Convert:
-    return _Converters(others, complete, {Path: _path, **dict(readers)}, shared).to(kind)
-
-
-class _Converters:
-    """Makes functions that convert decoded JSON to a type. A catalogue has many values of few."""
+class _Reader:
+    """Reads decoded JSON as a type, or raises what was not expected."""
 
     # No dataclass: to make one takes an import of an extension half a millisecond.
     def __init__(
@@ -256,90 +239,88 @@ class _Converters:
     ) -> None:
         self.others = others
         self.complete = complete
-        self.readers = readers
+        self.readers = {Path: _path, **readers}
         self.shared = shared
-        self.known: dict[Any, _Convert] = {}
 
-    def to(self, kind: Any) -> _Convert:  # noqa: ANN401 - any type
-        """The function that converts to `kind`, or raises what was not expected."""
-        if kind not in self.known:
-            self.known[kind] = self._make(kind)
-        return self.known[kind]
-
-    def _make(self, kind: Any) -> _Convert:  # noqa: ANN401 - any type
-        if kind in self.readers:
-            return functools.partial(_read_text, self.readers[kind])
+    def read(self, kind: Any, value: object) -> object:  # noqa: ANN401, PLR0911 - any type
+        """The value as one of type `kind`."""
         if kind in _KINDS:
-            return _text if kind is str else functools.partial(_plain, kind=kind)
+            return _text(value) if kind is str else _plain(value, kind)
+        if kind in self.readers:
+            return _read_text(self.readers[kind], value)
         if kind is object or kind is Any:
-            return _any
-        if dataclasses.is_dataclass(kind):
-            convert = self._record(kind)
-            return _share(convert) if kind in self.shared else convert
-        return self._generic(kind)
-
-    def _record(self, kind: Any) -> _Convert:  # noqa: ANN401 - any dataclass
-        fields = [
-            (name, self.to(of), optional and not self.complete)
-            for name, (of, optional) in _fields(kind).items()
-        ]
-        names = frozenset(name for name, _, _ in fields)
-
-        def convert(value: object) -> object:
+            return _any(value)
+        origin, inner = _parts_of(kind)
+        if origin is _RECORD:
+            return self._shared(kind, value) if kind in self.shared else self._record(kind, value)
+        if origin in (typing.Union, types.UnionType):
+            return None if value is None else self.read(inner[0], value)
+        if origin is Literal:
+            return _one_of(inner, value)
+        if origin is Annotated:
+            return _file_name(value)
+        if origin in _MAPPINGS:
             if not isinstance(value, dict):
                 raise _unexpected("an object", _describe(value))
-            if not self.others and not names.issuperset(value):
-                name = next(name for name in value if name not in names)
-                raise _unexpected(f"no key {quote(name)}", "one")
-            values: dict[str, object] = {}
-            name = missing = ""
+            return {_text(key): self._part(inner[1], part, key) for key, part in value.items()}
+        if origin not in (list, tuple):  # a type that JSON has not: its field must be null
+            raise _unexpected("null", _describe(value))
+        return self._sequence(origin, inner, value)
+
+    def _part(self, kind: object, value: object, key: str | int) -> object:
+        try:
+            return self.read(kind, value)
+        except _Unexpected as error:
+            raise error.below(key) from None
+
+    def _sequence(self, kind: Any, of: tuple[Any, ...], value: object) -> object:  # noqa: ANN401
+        if not isinstance(value, list):
+            raise _unexpected("a list", _describe(value))
+        if kind is list or of[-1] is Ellipsis:
+            return kind(self._part(of[0], part, at) for at, part in enumerate(value))
+        if len(value) != len(of):
+            raise _unexpected(f"a list of {len(of)}", f"{len(value)}")
+        return tuple(self._part(one, value[at], at) for at, one in enumerate(of))
+
+    def _record(self, kind: Any, value: object) -> object:  # noqa: ANN401 - any dataclass
+        if not isinstance(value, dict):
+            raise _unexpected("an object", _describe(value))
+        fields = _fields(kind)
+        if not self.others and not fields.keys() >= value.keys():
+            name = next(name for name in value if name not in fields)
+            raise _unexpected(f"no key {quote(name)}", "one")
+        values = {}
+        for name, (of, optional) in fields.items():
             try:
-                for name, read, optional in fields:
-                    if name in value:
-                        values[name] = read(value[name])
-                    elif not optional:
-                        missing = name
-                        break
+                if name in value:
+                    values[name] = self.read(of, value[name])
             except _Unexpected as error:
                 raise error.below(name) from None
-            if missing:
-                raise _unexpected(f"key {quote(missing)}", "none")
-            return kind(**values)
+            if name not in values and (self.complete or not optional):
+                raise _unexpected(f"key {quote(name)}", "none")
+        return kind(**values)
 
-        return convert
-
-    def _generic(self, kind: Any) -> _Convert:  # noqa: ANN401, PLR0911 - any type
-        origin, inner = typing.get_origin(kind), typing.get_args(kind)
-        if origin in (typing.Union, types.UnionType):
-            (present,) = (of for of in inner if of is not types.NoneType)
-            convert = self.to(present)
-            return lambda value: None if value is None else convert(value)
-        if origin is Literal:
-            return functools.partial(_one_of, inner)
-        if origin is Annotated:
-            return _file_name
-        if isinstance(origin, type) and issubclass(origin, Mapping):
-            return functools.partial(_mapping, self.to(inner[1]))
-        if origin not in (list, tuple):  # a type that JSON has not: its field must be null
-            return _null
-        if origin is tuple and inner[-1] is not Ellipsis:
-            return functools.partial(_fixed, [self.to(of) for of in inner])
-        return functools.partial(_sequence, origin, self.to(inner[0]))
-
-
-def _share(convert: _Convert) -> _Convert:
-    """The same function, which gives one object for equal JSON."""
-    known: dict[str, object] = {}
-
-    def shared(value: object) -> object:
+    def _shared(self, kind: type, value: object) -> object:
+        """One object for equal JSON, in whatever file."""
         text = repr(value)  # it tells 1 from 1.0 and from true
-        if text not in known:
-            if len(known) == _MAX_SHARED:
-                known.clear()
-            known[text] = convert(value)
-        return known[text]
+        key = (kind, self.others, self.complete, text)
+        if key not in _SHARED:
+            if len(_SHARED) == _MAX_SHARED:
+                _SHARED.clear()
+            _SHARED[key] = self._record(kind, value)
+        return _SHARED[key]
 
-    return shared
+
+_SHARED: dict[tuple[object, ...], object] = {}
+_MAPPINGS = (dict, Mapping)
+_RECORD = object()
+
+
+@functools.cache
+def _parts_of(kind: object) -> tuple[object, tuple[Any, ...]]:
+    """E.g. list and (str,) of list[str], Union and (str,) of str | None; _RECORD of a dataclass."""
+    origin = _RECORD if dataclasses.is_dataclass(kind) else typing.get_origin(kind)
+    return origin, tuple(of for of in typing.get_args(kind) if of is not types.NoneType)
 
 
 def _read_text(read: Callable[[str], object], value: object) -> object:
@@ -355,47 +336,6 @@ def _one_of(known: tuple[str, ...], value: object) -> object:
     if not isinstance(value, str) or value not in known:
         raise _unexpected(" or ".join(map(quote, known)), _describe(value))
     return value
-
-
-def _null(value: object) -> object:
-    raise _unexpected("null", _describe(value))
-
-
-def _mapping(convert: _Convert, value: object) -> object:
-    if not isinstance(value, dict):
-        raise _unexpected("an object", _describe(value))
-    return {_text(key): _convert_part(convert, part, key) for key, part in value.items()}
-
-
-def _sequence(
-    kind: type[list[object]] | type[tuple[object, ...]], of: _Convert, value: object
-) -> object:
-    if not isinstance(value, list):
-        raise _unexpected("a list", _describe(value))
-    parts: list[object] = []
-    try:
-        for part in value:
-            parts.append(of(part))
-    except _Unexpected as error:
-        raise error.below(len(parts)) from None
-    return parts if kind is list else tuple(parts)
-
-
-def _fixed(converters: list[_Convert], value: object) -> object:
-    """A list of so many values, each of its own type."""
-    if not isinstance(value, list):
-        raise _unexpected("a list", _describe(value))
-    if len(value) != len(converters):
-        raise _unexpected(f"a list of {len(converters)}", f"{len(value)}")
-    pairs = zip(converters, value, strict=True)
-    return tuple(_convert_part(of, part, at) for at, (of, part) in enumerate(pairs))
-
-
-def _convert_part(convert: _Convert, part: object, key: str | int) -> object:
-    try:
-        return convert(part)
-    except _Unexpected as error:
-        raise error.below(key) from None
 
 
 def _text(value: object) -> str:

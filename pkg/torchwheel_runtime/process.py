@@ -4,15 +4,13 @@ A program gets an empty standard input and its arguments as a list, never throug
 children that must outlive a call, be killed as a group or run without torchwheel use `subprocess`
 themselves. Standard library only: the import of an extension asks programs.
 
-A build that a user's own process started is asked by Linux to end when that process has ended; how
-a command of torchwheel ends its programs is in `process_tree`.
+A build that a user's own process started is asked by Linux to end when that process has ended.
 """
 
 import contextlib
 import dataclasses
 import errno
 import fcntl
-import io
 import os
 import re
 import struct
@@ -20,17 +18,17 @@ import subprocess
 import sys
 import termios
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Literal
 
 from torchwheel_runtime.errors import TorchwheelError, program_error
-from torchwheel_runtime.process_tree import ENDING, cpu_seconds_below, end_tree
 
 Argument = str | os.PathLike[str]
 
-_CODES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+ENDING = threading.Event()
+"""Set while a signal ends the programs of a command: no other may start."""
+CODES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 RAISED = re.compile(r"[\w.]*(Error|Exception)(: |$)")
 """The start of the line by which Python names the exception that ended a program."""
 _ENDS_WITH_PARENT = """
@@ -42,10 +40,6 @@ if os.getppid() == int(parent):
     os.execv(command[0], command)
 """
 """Replaced by the command in its arguments, which gets SIGTERM when its parent ends."""
-SILENCE = 1800.0
-"""Seconds after which a build that prints nothing and computes nothing counts as one that hangs."""
-_IDLE = 0.01
-"""The share of a core up to which a program computes nothing: a loop that waits is below it."""
 
 
 SAFE_PATH = "import sys; sys.path[:] = filter(None, sys.path)\n"
@@ -188,81 +182,6 @@ def _not_started(command: Sequence[Argument], error: OSError) -> NotRunError:
     return NotRunError(command[0], f"does not start: {error.strerror}")
 
 
-def stream(
-    command: Sequence[Argument],
-    say: Callable[[str], None],
-    *,
-    log: IO[str],
-    cwd: Path | str | None = None,
-    env: Mapping[str, str] | None = None,
-    silence: float | None = None,
-    cpu_seconds: Callable[[], float | None] | None = None,
-) -> int:
-    """Run a program and pass on each line that it prints as it comes; returns its exit status.
-
-    Args:
-        command: the program and its arguments.
-        say: gets each line of output and errors, without its end and the codes of its colours.
-        log: an open file that gets each line too.
-        cwd: the folder it runs in.
-        env: all its variables; those of this process if not given.
-        silence: seconds without a line and without CPU time after which it is ended, with all
-            that it started; None for no limit.
-        cpu_seconds: the CPU time of the program so far, where others work for it; None for one
-            that is not known, which counts as work. By default that of the processes below it.
-
-    Raises:
-        NotRunError: it does not start.
-        TimedOutError: it was ended for its silence.
-    """
-    with _running(_started(command, subprocess.PIPE, cwd=cwd, env=env)) as process:
-        watch = _Watch(process.pid, silence, cpu_seconds) if silence else None
-        with watch or contextlib.nullcontext():
-            if process.stdout is not None:
-                for line in io.TextIOWrapper(process.stdout, encoding="utf-8", errors="replace"):
-                    if watch:
-                        watch.heard = time.monotonic()
-                    log.write(line)
-                    say(_CODES.sub("", line.rstrip("\n")))
-    if watch and watch.stalled:
-        says = f"printed nothing and computed nothing for {silence:.0f} s, and was ended"
-        raise TimedOutError(command[0], says)
-    return process.returncode
-
-
-class _Watch(threading.Thread):
-    """Ends a program that neither prints nor computes; `heard` is the time of its last line."""
-
-    def __init__(
-        self, program: int, silence: float, cpu_seconds: Callable[[], float | None] | None
-    ) -> None:
-        super().__init__(daemon=True)
-        self.program, self.silence = program, silence
-        self.cpu_seconds = cpu_seconds or (lambda: cpu_seconds_below(program))
-        self.heard = time.monotonic()
-        self.stalled = False
-        self._done = threading.Event()
-
-    def __enter__(self) -> None:
-        self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._done.set()
-        self.join()
-
-    def run(self) -> None:
-        worked, before = time.monotonic(), self.cpu_seconds()
-        while not self._done.wait(self.silence / 10):
-            now = self.cpu_seconds()
-            # A process that ends takes its time along: that is work too.
-            if now is None or before is None or abs(now - before) > _IDLE * self.silence:
-                worked, before = time.monotonic(), now
-            elif time.monotonic() - max(worked, self.heard) > self.silence:
-                self.stalled = True
-                end_tree(self.program)
-                return
-
-
 def stream_terminal(
     command: Sequence[Argument], say: Callable[[str], None], env: Mapping[str, str]
 ) -> int:
@@ -280,10 +199,10 @@ def stream_terminal(
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 1000, 0, 0))
     with os.fdopen(ours, "rb", buffering=0) as terminal:
         try:
-            process = _started(ending_with_parent(command), its, env=env)
+            process = start(ending_with_parent(command), its, env=env)
         finally:
             os.close(its)
-        with _running(process):
+        with supervise(process):
             for line in _terminal_lines(terminal):
                 say(line)
     return process.returncode
@@ -303,7 +222,7 @@ def ending_with_parent(command: Sequence[Argument]) -> Sequence[Argument]:
 
 
 @contextlib.contextmanager
-def _running(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+def supervise(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
     """Wait for a program at the end of the block; ask it to end if the block raises an error."""
     with process:
         try:
@@ -313,13 +232,14 @@ def _running(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[byte
             raise
 
 
-def _started(
+def start(
     command: Sequence[Argument],
-    output: int,
+    output: int = subprocess.PIPE,
     *,
     cwd: Path | str | None = None,
     env: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
+    """Start a program that writes output and errors to `output`; see `run`."""
     _refuse_while_ending(command)
     try:
         return subprocess.Popen(
@@ -348,7 +268,7 @@ def _terminal_lines(terminal: IO[bytes]) -> Iterator[str]:
         # A status line ends with "erase to the end of the line", not with a line feed.
         *complete, rest = re.split(rb"[\r\n]+|\x1b\[K", rest + block)
         for part in [*complete, *([] if block else [rest])]:
-            line = _CODES.sub("", part.decode("utf-8", "replace")).rstrip()
+            line = CODES.sub("", part.decode("utf-8", "replace")).rstrip()
             if line and line != last:
                 yield line
                 last = line

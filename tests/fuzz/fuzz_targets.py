@@ -32,8 +32,8 @@ from torchwheel.index.pages import index_pages
 from torchwheel.index.store import Store
 from torchwheel.index.withdrawals import Withdrawals, read_withdrawals
 from torchwheel.inspect.inspection import inspect_wheel
+from torchwheel.inspect.library_facts import read_targets
 from torchwheel.inspect.sdist import unpack
-from torchwheel.inspect.targets import read_targets
 from torchwheel.inspect.wheel import open_wheel
 from torchwheel.install.choose import judge
 from torchwheel.install.environment import TargetEnvironment
@@ -47,20 +47,21 @@ from torchwheel.scaffold.foreign import read_project
 from torchwheel.smoke.results import record_from_files
 from torchwheel.toolkit.project_page import JSON
 from torchwheel_runtime import claims, data
-from torchwheel_runtime.arch.devices import Gpu
+from torchwheel_runtime.arch.devices import Driver, Gpu
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.builder.objects import MANIFEST
 from torchwheel_runtime.doctor import importing
 from torchwheel_runtime.doctor.dist_info import read_dist_info
-from torchwheel_runtime.doctor.loader import provided_symbols, provided_versions
+from torchwheel_runtime.doctor.native import provided_symbols, provided_versions
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.fetch import Answer
 from torchwheel_runtime.inspect import cuda, elf, hip
 from torchwheel_runtime.inspect.fatbin import read_fatbin
 from torchwheel_runtime.inspect.gpu_code import read_gpu_code
 from torchwheel_runtime.inspect.window import CpuTime, Window
-from torchwheel_runtime.jit.entry import load_entry
-from torchwheel_runtime.machine.facts import Driver, Torch
+from torchwheel_runtime.jit.lookup import CacheEntry
+from torchwheel_runtime.json_files import parse_json
+from torchwheel_runtime.machine.facts import Torch
 from torchwheel_runtime.toolkit import lock
 from wheelmaker import make_wheel
 
@@ -190,7 +191,7 @@ def _claims(content: bytes, _: Path) -> None:
 
 
 def _entry(content: bytes, _: Path) -> None:
-    load_entry(content)
+    parse_json(content, CacheEntry, "entry.json")
 
 
 def _records(content: bytes, folder: Path) -> None:
@@ -255,7 +256,7 @@ def _lock(content: bytes, folder: Path) -> None:
 
 def _page(kind: str, content: bytes, _: Path) -> None:
     found = find_page("https://host/index", canonicalize_name("demo"), _OnePage(kind, content))
-    for candidate in found.candidates if found else ():
+    for candidate in found[1] if found else ():
         judge(candidate, _ENVIRONMENT, SpecifierSet())
 
 

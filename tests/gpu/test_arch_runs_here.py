@@ -12,8 +12,8 @@ import pytest
 
 from torchwheel_runtime.arch.devices import visible_gpus
 from torchwheel_runtime.arch.model import Arch, CudaArch, gencode
+from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.arch.runs import runs_on
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
 
 pytestmark = pytest.mark.gpu
 NO_BINARY, INVALID_PTX, UNSUPPORTED_PTX = 209, 218, 222

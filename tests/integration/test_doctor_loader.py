@@ -15,7 +15,7 @@ import pytest
 import torch
 from doctor_bench import USES_TORCH, Bench, calling
 
-from torchwheel_runtime.doctor.loader import Loader
+from torchwheel_runtime.doctor.native import Loader
 from torchwheel_runtime.inspect.elf import read_library
 from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
 

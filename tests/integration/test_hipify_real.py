@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder.extension import Extension, Module, Operator
 from torchwheel_runtime.builder.hipify import hipify, hipify_sources
 from torchwheel_runtime.builder.recipe import make_recipe

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from torchwheel.inspect.inspection import inspect_library
-from torchwheel.inspect.targets import read_targets
+from torchwheel.inspect.library_facts import read_targets
 from torchwheel_runtime.inspect import cuda, hip
 from torchwheel_runtime.inspect.elf import (
     exported_symbols,

@@ -14,7 +14,7 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from fusedops.extension import EXTENSION
-from torchwheel_runtime.builder.build import build, parallel_jobs
+from torchwheel_runtime.builder.ninja import build, parallel_jobs
 from torchwheel_runtime.builder.recipe import INCLUDE, make_recipe
 from torchwheel_runtime.builder.sources import sources_of
 from torchwheel_runtime.console import Quiet

@@ -24,7 +24,7 @@ from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.files import record_hash, sha256
 from torchwheel_runtime.jit.make import make_library
 from torchwheel_runtime.loadable import open_loadable
-from torchwheel_runtime.runtime import build, dlpack, parts, prebuilt
+from torchwheel_runtime.runtime import build, front_end, parts, prebuilt
 
 pytestmark = pytest.mark.integration
 
@@ -134,9 +134,9 @@ def python_module(path: Path, answer: int) -> Path:
 def test_a_module_of_entry_points_that_is_swapped_after_its_check(tmp_path, monkeypatch):
     file = python_module(tmp_path / "pkg" / "dlpack.abi3.so", 42)
     other = python_module(tmp_path / "other.abi3.so", 666)
-    swap_after(monkeypatch, dlpack, "verify_part", file, other)
+    swap_after(monkeypatch, front_end, "verify_part", file, other)
     part = Part("entry_points", "dlpack", "pkg/dlpack.abi3.so", sha256(file))
-    made = dlpack._imported(part, tmp_path / "pkg")
+    made = front_end._imported(part, tmp_path / "pkg")
     assert made.module.answer == 42
     assert made.module.__file__ == made.module.__spec__.origin == str(file)
     take = made.library.torchwheel_use_kernels

@@ -22,10 +22,10 @@ import partsmaker
 import setups
 from fusedops.extension import EXTENSION
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
-from torchwheel_runtime.builder.build import build, parallel_jobs
-from torchwheel_runtime.builder.discovery import cuda_runtime
+from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.builder.environment import cuda_runtime
 from torchwheel_runtime.builder.extension import SOURCES
+from torchwheel_runtime.builder.ninja import build, parallel_jobs
 from torchwheel_runtime.builder.recipe import make_recipe
 from torchwheel_runtime.builder.sources import sources_of
 from torchwheel_runtime.builder.target import DeviceCompiler, Target, TorchHeaders

@@ -39,35 +39,25 @@ def base_alone(call: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+PIPELINE = ("matrix", "wheels", "kernels cu130", "images", "base-images")
+PIPELINE += ("check x.whl", "assemble x", "toolkit cu130")
+EVIDENCE = r'"cryptography>=47" "pydantic>=2\.8" "sigstore\S+"'
+
+
 @pytest.mark.parametrize(
-    "call",
+    ("call", "missing", "wanted"),
     [
-        "matrix",
-        "wheels",
-        "kernels cu130",
-        "images",
-        "base-images",
-        "check x.whl",
-        "assemble x",
-        "toolkit cu130",
+        *((call, "[a-z]+", r'("\S+" )*"pydantic>=2\.8"( "\S+")*') for call in PIPELINE),
+        ("verify x.whl --repository owner/name", "cryptography", EVIDENCE),
     ],
 )
-def test_a_command_of_the_extra_says_what_to_install(tmp_path, call):
+def test_a_command_of_an_extra_says_what_to_install(tmp_path, call, missing, wanted):
     done = base_alone(call, tmp_path)
     assert done.returncode == 1
-    # Each by its own name: torchwheel's could be somebody else's on an index.
-    line = r'torchwheel: [a-z-]+ needs [a-z]+: run `\S+ -m pip install ("\S+" )+"\S+"`\n'
+    line = rf"torchwheel: [a-z-]+ needs {missing}: run `\S+ -m pip install {wanted}`\n"
     assert re.fullmatch(line, done.stderr), done.stderr
-    assert '"pydantic>=2.8"' in done.stderr
+    # Each by its own name: torchwheel's could be somebody else's on an index.
     assert '"torchwheel' not in done.stderr
-
-
-def test_verify_needs_an_extra_of_its_own(tmp_path):
-    done = base_alone("verify x.whl --repository owner/name", tmp_path)
-    wanted = r'"cryptography>=47" "pydantic>=2\.8" "sigstore\S+"'
-    says = rf"torchwheel: verify needs cryptography: run `\S+ -m pip install {wanted}`\n"
-    assert done.returncode == 1
-    assert re.fullmatch(says, done.stderr), done.stderr
 
 
 @pytest.mark.parametrize(

@@ -153,15 +153,8 @@ def test_an_argument_cannot_draw_on_the_terminal(capsys):
 
 def test_a_traceback_cannot_draw_on_the_terminal(tmp_path):
     (tmp_path / "\x1bc.yaml").write_text("a: 1\n")
-    command = [
-        sys.executable,
-        "-m",
-        "torchwheel.cli",
-        "--debug",
-        "matrix",
-        "--matrix",
-        "\x1bc.yaml",
-    ]
+    command = [sys.executable, "-m", "torchwheel.cli", "--debug", "matrix"]
+    command += ["--matrix", "\x1bc.yaml"]
     env = {"PYTHONPATH": str(Path(torchwheel.__file__).parents[1])}
     done = subprocess.run(
         command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False

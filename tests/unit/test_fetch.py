@@ -19,11 +19,8 @@ from torchwheel_runtime.text import hide_users
 @pytest.mark.parametrize(
     "url",
     [
-        "https://host/x/",
-        "http://127.0.0.1:8000",
-        "http://localhost/x",
-        "http://[::1]:80/x",
-        "file:///srv/index",
+        *("https://host/x/", "http://127.0.0.1:8000", "http://localhost/x"),
+        *("http://[::1]:80/x", "file:///srv/index"),
     ],
 )
 def test_an_address_that_may_be_read(url):
@@ -33,20 +30,10 @@ def test_an_address_that_may_be_read(url):
 @pytest.mark.parametrize(
     "url",
     [
-        "http://host/x",
-        "http://127.0.0.1.example.com/x",
-        "http://10.0.0.1/x",
-        "https://user:secret@host/x",
-        "https://user@host/x",
-        "https:///x",
-        "file://host/x",
-        "ftp://host/x",
-        "git+https://host/x",
-        "/srv/index",
-        "https://host:x/",
-        "https://[/x",
-        "https://host/\nx",
-        "",
+        *("http://host/x", "http://127.0.0.1.example.com/x", "http://10.0.0.1/x"),
+        *("https://user:secret@host/x", "https://user@host/x", "https:///x", "file://host/x"),
+        *("ftp://host/x", "git+https://host/x", "/srv/index", "https://host:x/", "https://[/x"),
+        *("https://host/\nx", ""),
     ],
 )
 def test_an_address_that_may_not(url):

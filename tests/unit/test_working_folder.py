@@ -68,31 +68,20 @@ def import_one(folder):
     assert (found.how, found.missing_modules, found.file) == ("imported", (), folder / "odd.py")
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda _: run_pip(["--version"], "asking pip"),
-        lambda _: run_pip(["--version"], "asking pip", python=PYTHON),
-        pip_of_environment,
-        lambda _: find_environment(PYTHON),
-        lambda _: find_interpreter(sys.executable),
-        lambda folder: _make_venv(folder / "venv", running_interpreter()),
-        repair_one,
-        reap,
-        import_one,
-    ],
-    ids=[
-        "pip",
-        "other-pip",
-        "install",
-        "environment",
-        "python",
-        "venv",
-        "repair",
-        "reap",
-        "import",
-    ],
-)
+CALLS = {
+    "pip": lambda _: run_pip(["--version"], "asking pip"),
+    "other-pip": lambda _: run_pip(["--version"], "asking pip", python=PYTHON),
+    "install": pip_of_environment,
+    "environment": lambda _: find_environment(PYTHON),
+    "python": lambda _: find_interpreter(sys.executable),
+    "venv": lambda folder: _make_venv(folder / "venv", running_interpreter()),
+    "repair": repair_one,
+    "reap": reap,
+    "import": import_one,
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_a_module_of_the_working_folder_does_not_run(ran, tmp_path, monkeypatch, call):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     call(tmp_path)

@@ -5,6 +5,7 @@ metadata say.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from torchwheel.check.facts import GateError, Limits, WheelFacts, read_facts
 from torchwheel.check.libraries import platform_tag, runtime, torch_symbols
 from torchwheel.check.metadata import metadata
 from torchwheel.check.named_claims import case_of
-from torchwheel.check.named_gates import NAMED_GATES
+from torchwheel.check.named_gates import NAMED_GATES, findings_of_gate
 from torchwheel.findings import Finding, sarif_text, summary_text
 from torchwheel.inspect.inspection import inspect_wheel
 from torchwheel_runtime import files
@@ -88,8 +89,7 @@ def judge(
     if facts.wheel.fault is not None:
         return _unread(gates, " ".join(facts.wheel.fault.split()))
     return tuple(
-        _run_gate(name, lambda gate=gate: gate(facts, limits))[0]  # type: ignore[misc]
-        for name, gate in gates.items()
+        _run_gate(name, functools.partial(gate, facts, limits))[0] for name, gate in gates.items()
     )
 
 
@@ -109,8 +109,7 @@ def judge_named(wheel: Path, max_size_mib: float | None = None) -> Judged:
         return ()
 
     gates: dict[str, Callable[[], str | Iterable[Finding]]] = {
-        name: lambda gate=gate: gate(case)  # type: ignore[misc]
-        for name, gate in NAMED_GATES.items()
+        name: functools.partial(findings_of_gate, case, name) for name in NAMED_GATES
     }
     if max_size_mib is not None:
         gates["size"] = sized

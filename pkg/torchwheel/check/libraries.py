@@ -25,7 +25,7 @@ from torchwheel_runtime.inspect.elf import (
     UndefinedSymbol,
     is_cxx,
 )
-from torchwheel_runtime.validate.gpu_rules import tag_floor
+from torchwheel_runtime.validate.at_load import tag_floor
 from torchwheel_runtime.versions import version_numbers
 
 ANY = "any"

@@ -79,7 +79,7 @@ def doctor(options: argparse.Namespace) -> int:
 )
 def install(options: argparse.Namespace) -> int:
     """Choose a wheel and install it."""
-    from torchwheel.install.run import run_install
+    from torchwheel.install.installer import run_install
 
     return run_install(options)
 
@@ -179,8 +179,8 @@ def jit(options: argparse.Namespace) -> int:
 @command("cache list", "Print the libraries built just in time, each one checked.")
 def cache_list(_options: argparse.Namespace) -> int:
     """Print the table of the cache."""
-    from torchwheel_runtime.jit.folder import jit_folder
-    from torchwheel_runtime.jit.report import cache_list
+    from torchwheel_runtime.jit.lookup import jit_folder
+    from torchwheel_runtime.jit.store import cache_list
 
     print(cache_list(jit_folder()))
     return 0
@@ -201,8 +201,8 @@ def cache_list(_options: argparse.Namespace) -> int:
 )
 def cache_prune(options: argparse.Namespace) -> int:
     """Remove entries of the cache and say what stays."""
-    from torchwheel_runtime.jit.folder import jit_folder
-    from torchwheel_runtime.jit.report import cache_prune
+    from torchwheel_runtime.jit.lookup import jit_folder
+    from torchwheel_runtime.jit.store import cache_prune
 
     print(
         cache_prune(

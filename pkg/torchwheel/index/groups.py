@@ -14,8 +14,7 @@ from typing import NamedTuple
 from packaging.specifiers import SpecifierSet
 
 from torchwheel_runtime.arch.model import Backend
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
-from torchwheel_runtime.arch.torch_releases import TorchFacts, torch_releases
+from torchwheel_runtime.arch.releases import ToolkitRelease, TorchFacts, torch_releases
 from torchwheel_runtime.claims import Abi, Claims
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.versions import major_version

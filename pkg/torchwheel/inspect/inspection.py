@@ -65,8 +65,8 @@ class Inspection:
         purelib: whether WHEEL says that it is pure; None if it cannot be read.
         claims: those of its torchwheel.json; None if it has none.
         entry_points: those of entry_points.txt, by group.
-        name_fault, record_fault, metadata_fault, wheel_fault, claims_fault, entry_points_fault:
-            what is wrong with each of them.
+        faults: what is wrong with "name", "record", "metadata", "wheel", "claims" or
+            "entry_points", by that word.
     """
 
     title: str
@@ -81,12 +81,7 @@ class Inspection:
     purelib: bool | None = None
     claims: Claims | None = None
     entry_points: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
-    name_fault: str = ""
-    record_fault: str = ""
-    metadata_fault: str = ""
-    wheel_fault: str = ""
-    claims_fault: str = ""
-    entry_points_fault: str = ""
+    faults: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -179,87 +174,68 @@ def inspect_package(name: str) -> Inspection:
         libraries.append(read_facts_of_library(files[member], member, budget))
     total = sum(sizes.values())
     title = f"{distribution.metadata['Name']} {distribution.version}"
-    found = Inspection(title, "package", total, total, tuple(sizes), tuple(libraries))
-    raw = (distribution.read_text("METADATA") or "").encode()
-    wheel = distribution.read_text("WHEEL")
-    found = _with_entry_points(found, lambda: distribution.read_text("entry_points.txt") or "")
-    return _with_dist_info(found, raw[: budgets.METADATA_BYTES], wheel)
+    faults: dict[str, str] = {}
+    raw = (distribution.read_text("METADATA") or "").encode()[: budgets.METADATA_BYTES]
+    fields = _fields_of(raw, distribution.read_text("WHEEL"), faults)
+    with _faults_of(faults, "entry_points"):
+        text = distribution.read_text("entry_points.txt") or ""
+        fields["entry_points"] = parse_entry_points(text[: budgets.METADATA_BYTES])
+    members, read = tuple(sizes), tuple(libraries)
+    return Inspection(title, "package", total, total, members, read, faults=faults, **fields)
 
 
 def inspect_wheel(path: Path) -> Inspection:
     """Read a wheel."""
+    faults: dict[str, str] = {}
     with open_archive(path) as archive:
         try:
             digests, libraries = _read_members(archive)
         except WheelError as error:
             raise WheelError(f"{escape(path.name)}: {error}") from error
-        found = Inspection(
-            title=path.name,
-            kind="wheel",
-            size=path.stat().st_size,
-            unpacked=sum(member.size for member in archive.files),
-            members=tuple(member.name for member in archive.files),
-            libraries=libraries,
-        )
-        found = _with(found, "name", lambda: {"named": parse_file_name(path.name)})
-        try:
-            dist_info = find_dist_info(found.members)
-        except WheelError as error:
-            fault = str(error)
-            return dataclasses.replace(
-                found, record_fault=fault, metadata_fault=fault, wheel_fault=fault
-            )
-
-        def verify() -> dict[str, Any]:
-            text = member_text(archive, f"{dist_info}/RECORD", budgets.RECORD_BYTES)
-            verify_record(archive, parse_record(text), dist_info, digests)
-            return {}
-
-        found = _with(found, "record", verify)
-        own = f"{dist_info}/{CLAIMS_FILE}"
-        found = _with(found, "claims", lambda: {"claims": read_claims(archive, own)})
-        entry_points = f"{dist_info}/entry_points.txt"
-        found = _with_entry_points(found, lambda: read_entry_points(archive, entry_points))
-        try:
-            raw = member_bytes(archive, f"{dist_info}/METADATA", budgets.METADATA_BYTES)
-            wheel = member_text(archive, f"{dist_info}/WHEEL", budgets.WHEEL_FILE_BYTES)
-        except WheelError as error:
-            return dataclasses.replace(found, metadata_fault=str(error), wheel_fault=str(error))
-        return _with_dist_info(found, raw, wheel)
-
-
-def _with(found: Inspection, name: str, read: Callable[[], dict[str, Any]]) -> Inspection:
-    """The same facts with the fields that are read, or with the fault of that name."""
-    try:
-        fields = read()
-    except WheelError as error:
-        fields = {f"{name}_fault": str(error)}
-    return dataclasses.replace(found, **fields)
-
-
-def _with_entry_points(found: Inspection, read: Callable[[], str]) -> Inspection:
-    """The same facts, with those of entry_points.txt."""
-    return _with(
-        found,
-        "entry_points",
-        lambda: {"entry_points": parse_entry_points(read()[: budgets.METADATA_BYTES])},
+        size, unpacked = path.stat().st_size, sum(member.size for member in archive.files)
+        members = tuple(member.name for member in archive.files)
+        fields: dict[str, Any] = {}
+        with _faults_of(faults, "name"):
+            fields["named"] = parse_file_name(path.name)
+        with _faults_of(faults, "record", "metadata", "wheel"):
+            dist_info = find_dist_info(members)
+            with _faults_of(faults, "record"):
+                text = member_text(archive, f"{dist_info}/RECORD", budgets.RECORD_BYTES)
+                verify_record(archive, parse_record(text), dist_info, digests)
+            with _faults_of(faults, "claims"):
+                fields["claims"] = read_claims(archive, f"{dist_info}/{CLAIMS_FILE}")
+            with _faults_of(faults, "entry_points"):
+                text = read_entry_points(archive, f"{dist_info}/entry_points.txt")
+                fields["entry_points"] = parse_entry_points(text)
+            with _faults_of(faults, "metadata", "wheel"):
+                raw = member_bytes(archive, f"{dist_info}/METADATA", budgets.METADATA_BYTES)
+                wheel = member_text(archive, f"{dist_info}/WHEEL", budgets.WHEEL_FILE_BYTES)
+                fields |= _fields_of(raw, wheel, faults)
+    return Inspection(
+        path.name, "wheel", size, unpacked, members, libraries, faults=faults, **fields
     )
 
 
-def _with_dist_info(found: Inspection, raw: bytes, wheel: str | None) -> Inspection:
-    """The same facts, with those of METADATA and WHEEL."""
+@contextlib.contextmanager
+def _faults_of(faults: dict[str, str], *names: str) -> Iterator[None]:
+    """Turn what is malformed into the fault of these files."""
+    try:
+        yield
+    except WheelError as error:
+        faults.update(dict.fromkeys(names, str(error)))
 
-    def metadata() -> dict[str, Any]:
-        return dict(zip(("metadata", "metadata_fault"), parse_metadata(raw), strict=True))
 
-    found = _with(found, "metadata", metadata)
-    if wheel is None:
-        return found
-
-    def tags() -> dict[str, Any]:
-        return dict(zip(("wheel_tags", "purelib"), parse_wheel_file(wheel), strict=True))
-
-    return _with(found, "wheel", tags)
+def _fields_of(raw: bytes, wheel: str | None, faults: dict[str, str]) -> dict[str, Any]:
+    """The facts of METADATA and WHEEL."""
+    fields: dict[str, Any] = {}
+    with _faults_of(faults, "metadata"):
+        fields["metadata"], fault = parse_metadata(raw)
+        if fault:
+            faults["metadata"] = fault
+    if wheel is not None:
+        with _faults_of(faults, "wheel"):
+            fields["wheel_tags"], fields["purelib"] = parse_wheel_file(wheel)
+    return fields
 
 
 def _read_members(archive: Archive) -> tuple[dict[str, str], tuple[LibraryFacts, ...]]:

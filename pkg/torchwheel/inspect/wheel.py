@@ -304,9 +304,6 @@ def parse_wheel_file(text: str) -> tuple[frozenset[Tag], bool]:
     return tags, purelib == "true"
 
 
-"""The characters of a tag; packaging takes any in the last two of its three parts."""
-
-
 def read_entry_points(archive: Archive, name: str) -> str:
     """The text of entry_points.txt; empty without the file."""
     return member_text(archive, name, budgets.METADATA_BYTES) if name in archive.members else ""

@@ -38,7 +38,7 @@ from torchwheel.matrix.forms import (
     VariantPattern,
 )
 from torchwheel_runtime.arch.model import Backend
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.claims import Abi
 
 

@@ -287,17 +287,17 @@ def index_options(environ: Mapping[str, str]) -> tuple[list[Volume], dict[str, s
     return volumes, uv_environ
 
 
-def show_options(matrix_file: Path, request: WheelsRequest, dist: Path, progress: Progress) -> str:
+def show_options(request: WheelsRequest, progress: Progress) -> str:
     """The options of the native variants of `request`, as one TOML table each."""
-    matrix = load(matrix_file)
-    engine, root = find_engine(), matrix_file.resolve().parent
+    matrix = load(request.matrix)
+    engine, root = find_engine(), request.matrix.resolve().parent
     variants = select(matrix, request.variants or ("default",))
     native = [build for variant in variants for build in variant.builds]
     if not native:
         raise UsageError("none of these variants has native code: nothing is built in a container")
     cache = cache_folder()
     source = project_folder(matrix, root, cache, progress)
-    run = Run(matrix, root, source, dist.resolve(), cache, "", (), progress, engine)
+    run = Run(matrix, root, source, request.dist.resolve(), cache, "", (), progress, engine)
     parts = []
     for variant in native:
         built = describe_image(engine, image_of(matrix, variant, root))

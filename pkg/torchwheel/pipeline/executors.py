@@ -23,7 +23,7 @@ from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.repair import dist_info_of, pack, repair, stamp, wheel_members
 from torchwheel.pipeline.schedule import in_order
 from torchwheel.smoke.record import SmokeRecord
-from torchwheel_runtime.builder.discovery import has_old_abi
+from torchwheel_runtime.builder.environment import has_old_abi
 from torchwheel_runtime.builder.extension import LIBRARIES
 from torchwheel_runtime.claims import FLAGS_SUFFIX, Claims
 from torchwheel_runtime.errors import TorchwheelError, UsageError

@@ -15,6 +15,7 @@ from typing import Literal
 import build
 import pyproject_hooks
 
+from torchwheel import programs
 from torchwheel.pipeline.repair import path_with_scripts
 from torchwheel.pipeline.sources import is_plain_file
 from torchwheel.steps.compiler_cache import check_release
@@ -237,13 +238,13 @@ def _build(
             merged = {**os.environ, **environ, **(extra_environ or {})}
             merged["PYTHONUNBUFFERED"] = "1"
             merged["PATH"] = path_with_scripts(merged, python)
-            status = process.stream(
+            status = programs.stream(
                 cmd,
                 lambda line: on_line(line.strip()),
                 log=log_file,
                 cwd=cwd,
                 env=merged,
-                silence=process.SILENCE,
+                silence=programs.SILENCE,
             )
             if status:
                 raise subprocess.CalledProcessError(status, cmd)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from torchwheel import programs
 from torchwheel.image.build import BuiltImage, ensure_image, platform_option
 from torchwheel.image.engine import LABEL, Engine, volume_options
 from torchwheel.image.recipes import emulated_image
@@ -240,13 +241,13 @@ class Container:
         log = folder / _LOG
         try:
             with log.open("w", encoding="utf-8") as log_file:
-                return process.stream(
+                return programs.stream(
                     command,
                     say,
                     log=log_file,
                     cwd=cwd,
                     env={**environ, **self.engine.environ},
-                    silence=process.SILENCE,
+                    silence=programs.SILENCE,
                     cpu_seconds=lambda: self.engine.cpu_seconds(self.run.id),
                 )
         except process.TimedOutError as error:

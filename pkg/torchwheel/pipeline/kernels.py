@@ -43,37 +43,21 @@ from torchwheel_runtime.toolkit.cache import cache_folder
 
 @dataclasses.dataclass(frozen=True)
 class KernelsRequest:
-    """The toolkits and archs to compile, in which way.
+    """One call of `torchwheel kernels`. Each field is the option of its name."""
 
-    Attributes:
-        toolkits: toolkits, or patterns of them.
-        archs: another arch list; empty for the matrix's own.
-        container: whether to compile in the toolkits' images.
-        shard: which part of the objects to compile.
-        twice: compile a second time, elsewhere and without caches, and compare the bytes.
-    """
-
+    matrix: Path
     toolkits: tuple[str, ...]
+    out: Path
     archs: tuple[str, ...]
+    launcher: bool
     container: bool
     shard: Shard
     twice: bool
 
 
-def kernels(
-    matrix_file: Path,
-    request: KernelsRequest,
-    out: Path,
-    progress: Progress,
-    *,
-    launcher: bool = True,
-) -> str:
-    """Compile the kernels that `request` names into artifacts below `out`.
-
-    Returns:
-        A line for each artifact.
-    """
-    matrix = load(matrix_file)
+def kernels(request: KernelsRequest, progress: Progress) -> str:
+    """Compile the kernels that `request` names into artifacts; returns a line for each."""
+    matrix = load(request.matrix)
     chosen = select_kernels(matrix, request.toolkits)
     matrix = with_archs(
         matrix, [variant for build in chosen for variant in build.variants], request.archs
@@ -83,9 +67,9 @@ def kernels(
     engine = find_engine() if request.container or ordinary else None
     request = dataclasses.replace(request, twice=request.twice and can_build_twice(matrix))
     compiled = [variant for build in builds for variant in build.variants]
-    out = Path(os.path.realpath(out))
+    out = Path(os.path.realpath(request.out))
     out.mkdir(parents=True, exist_ok=True)
-    root, cache = matrix_file.resolve().parent, cache_folder()
+    root, cache = request.matrix.resolve().parent, cache_folder()
     run = Run(
         matrix=matrix,
         root=root,
@@ -93,7 +77,7 @@ def kernels(
         dist=out,
         cache=cache,
         sources="",
-        launcher=launcher_of(engine if ordinary else None, progress) if launcher else (),
+        launcher=launcher_of(engine if ordinary else None, progress) if request.launcher else (),
         progress=progress,
         engine=engine,
         jobs=jobs_of(compiled),

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.records import BuildRecord
-from torchwheel_runtime.builder.build import BYTES_PER_JOB, available_memory
+from torchwheel_runtime.builder.ninja import BYTES_PER_JOB, available_memory
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 # Measured: importing a CUDA torch takes 1 GB and its tests up to 3 in a container.

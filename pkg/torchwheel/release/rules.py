@@ -18,8 +18,8 @@ from torchwheel.release.dates import date_fault
 from torchwheel.smoke import record as smokes
 from torchwheel.smoke.testing import import_names
 from torchwheel_runtime.arch.model import Arch, Backend, parse
+from torchwheel_runtime.arch.releases import arch_names
 from torchwheel_runtime.arch.runs import runs_on
-from torchwheel_runtime.arch.toolkit_releases import arch_names
 from torchwheel_runtime.claims import Claims, Part
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.text import join_names, quote

@@ -14,8 +14,7 @@ from torchwheel.matrix.variants import python_tag
 from torchwheel.scaffold.foreign import ForeignProject
 from torchwheel.scaffold.templates import CARRIED, carried_files, render_templates
 from torchwheel_runtime.arch.model import CudaArch
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
-from torchwheel_runtime.arch.torch_releases import torch_releases
+from torchwheel_runtime.arch.releases import ToolkitRelease, torch_releases
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.files import write_atomically
 from torchwheel_runtime.json_files import read_bounded

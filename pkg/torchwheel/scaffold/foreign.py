@@ -14,6 +14,7 @@ from torchwheel.scaffold.build_script import (
     CMAKE,
     SETUP,
     BuildScript,
+    imported_modules,
     read_limited,
     read_setup,
     search_cmake,
@@ -221,11 +222,7 @@ def _test_modules(folder: Path) -> set[str]:
                 tree = ast.parse(read_limited(file))
         except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
             continue  # The tests themselves will say so.
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                found.update(one.name.partition(".")[0] for one in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                found.add(node.module.partition(".")[0])
+        found.update(*map(imported_modules, ast.walk(tree)))
     own = {path.stem for path in folder.iterdir()} | {folder.name}
     return found - own - set(sys.stdlib_module_names)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torchwheel import __version__
 from torchwheel.scaffold.templates import CARRIED, carried_files, render_templates
-from torchwheel_runtime.arch.torch_releases import torch_releases
+from torchwheel_runtime.arch.releases import torch_releases
 from torchwheel_runtime.builder.extension import STABLE_SINCE
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.files import make_folder_atomically, sha256

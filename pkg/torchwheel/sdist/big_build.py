@@ -20,7 +20,7 @@ from torchwheel.steps import own_ninja
 from torchwheel.steps.graph import ExpectedObject, StepRecord, steps_of_shard
 from torchwheel.steps.own_ninja import Work, read_cache_use, read_records
 from torchwheel_runtime.arch.lists import arch_list
-from torchwheel_runtime.arch.torch_releases import torch_releases
+from torchwheel_runtime.arch.releases import torch_releases
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import MalformedError, TorchwheelError
 from torchwheel_runtime.files import write_text

@@ -18,10 +18,9 @@ from torchwheel.sdist.request import SdistRequest
 from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.testing import probe_source, run_python
-from torchwheel_runtime.arch import torch_releases
 from torchwheel_runtime.arch.lists import NamedArchs, arch_list, choose_archs
 from torchwheel_runtime.arch.model import Arch, parse_binary_name
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease, torch_releases
 from torchwheel_runtime.builder import environment as variables
 from torchwheel_runtime.builder import gpu_compiler
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
@@ -91,9 +90,7 @@ def sdist_variant(torch: EnvironmentTorch, toolkit: Toolkit | None) -> Variant:
 
 def newest_torch() -> str:
     """The newest known release of torch for the running Python, e.g. "2.15.0"."""
-    minors = [
-        minor for minor, torch in torch_releases.torch_releases().items() if PYTHON in torch.pythons
-    ]
+    minors = [minor for minor, torch in torch_releases().items() if PYTHON in torch.pythons]
     if not minors:
         raise UsageError(f"no torch is known for Python {PYTHON}; name one: --torch RELEASE")
     return f"{max(minors, key=version_numbers)}.0"

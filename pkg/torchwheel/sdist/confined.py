@@ -38,7 +38,7 @@ from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
 from torchwheel.steps.compiler_cache import ENDLESS, CompilerCache, folder_cache, own_server
 from torchwheel.toolkit.provide import provide
-from torchwheel_runtime.builder.build import BYTES_PER_COMPILER, parallel_jobs
+from torchwheel_runtime.builder.ninja import BYTES_PER_COMPILER, parallel_jobs
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import MissingModuleError, TorchwheelError
 from torchwheel_runtime.toolkit.host import HostCompiler, host_compiler

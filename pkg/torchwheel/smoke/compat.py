@@ -13,7 +13,7 @@ from torchwheel.smoke.record import Outcome, SmokeRecord
 from torchwheel.smoke.requirements import Interpreter, bundled_with
 from torchwheel.smoke.testing import smoke
 from torchwheel_runtime import files
-from torchwheel_runtime.arch.torch_releases import torch_releases
+from torchwheel_runtime.arch.releases import torch_releases
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.text import join_names, table_rows

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
+from torchwheel import programs
 from torchwheel.steps.compiler_cache import CacheUse, wait_for_writes
 from torchwheel.steps.graph import (
     CompileStep,
@@ -215,7 +216,7 @@ def _take_carried(graph: Graph, compiled: Mapping[str, ExpectedObject], folder: 
 def _run(command: Sequence[str]) -> int:
     """Run a program, which prints as it goes; returns its exit status."""
     with open(os.devnull, "w", encoding="utf-8") as nothing:  # noqa: PTH123 - a device
-        return process.stream(command, lambda line: print(line, flush=True), log=nothing)
+        return programs.stream(command, lambda line: print(line, flush=True), log=nothing)
 
 
 def _own_steps(options: argparse.Namespace, graph: Graph) -> Sequence[CompileStep]:

@@ -15,16 +15,98 @@ from torchwheel_runtime.arch.model import (
     backend_of,
     parse,
 )
-from torchwheel_runtime.arch.selection import (
-    ArchSelection,
-    LeftOut,
-    archs_for_gpus,
-    merge_archs,
-    select_compilable,
-)
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease, arch_names
+from torchwheel_runtime.arch.releases import ToolkitRelease, arch_names, releases_able
+from torchwheel_runtime.arch.runs import machine_code_runs_on, ptx_runs_on
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.text import nearest, quote
+
+
+@dataclasses.dataclass(frozen=True)
+class LeftOut:
+    """An arch that is not compiled for, and the reason."""
+
+    arch: Arch
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.arch}: {self.why}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ArchSelection:
+    """Archs to compile for.
+
+    Attributes:
+        archs: in order, each once.
+        left_out: archs that are asked for too, and why they are not compiled for.
+        source: of `choose_archs`: the source of the argument or of the default, the name of an
+            environment variable, or "visible GPUs".
+    """
+
+    archs: tuple[Arch, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    source: str = ""
+
+    def require_all(self, where: str) -> tuple[Arch, ...]:
+        """The archs of a build that needs them all; `where` is the source of the list.
+
+        Raises:
+            UsageError: an arch is left out.
+        """
+        if self.left_out:
+            raise UsageError(f"{where}: {'; '.join(map(str, self.left_out))}")
+        return self.archs
+
+
+def merge_archs(archs: Iterable[Arch]) -> tuple[Arch, ...]:
+    """Archs of one backend in order, each once; with PTX if any entry of that arch has it."""
+    ptx: dict[Arch, bool] = {}
+    for arch in archs:
+        without = arch.with_ptx(False)
+        ptx[without] = ptx.get(without, False) or arch.ptx
+    return tuple(arch.with_ptx(ptx[arch]) for arch in sorted(ptx))
+
+
+def select_compilable(archs: Iterable[Arch], toolkit: ToolkitRelease) -> ArchSelection:
+    """Split archs into those that a release can compile and the others."""
+    compilable = {arch.name for arch in toolkit.archs}
+    merged = merge_archs(archs)
+    return ArchSelection(
+        tuple(arch for arch in merged if arch.name in compilable),
+        tuple(LeftOut(a, _reason(a, toolkit)) for a in merged if a.name not in compilable),
+    )
+
+
+def archs_for_gpus(gpus: Iterable[Arch], toolkit: ToolkitRelease) -> ArchSelection:
+    """The archs to compile so that each GPU has code: machine code if possible, else newest PTX.
+
+    A GPU that is newer than the toolkit needs PTX, which its driver compiles at the first use.
+
+    Args:
+        gpus: archs of GPUs, all of the toolkit's backend.
+        toolkit: the release that compiles.
+    """
+    plain = [arch for arch in toolkit.archs if not (isinstance(arch, CudaArch) and arch.suffix)]
+    archs: list[Arch] = []
+    left_out = []
+    for gpu in sorted(set(gpus)):
+        if direct := [arch for arch in plain if machine_code_runs_on(arch, gpu)]:
+            archs.append(max(direct, key=_closeness))
+        elif older := [arch for arch in plain if ptx_runs_on(arch, gpu)]:
+            archs.append(max(older).with_ptx())
+        else:
+            left_out.append(LeftOut(gpu, _reason(gpu, toolkit)))
+    return ArchSelection(merge_archs(archs), tuple(left_out))
+
+
+def _closeness(arch: Arch) -> tuple[bool, Arch]:
+    """Ranks a processor's own code before a generic target's, and newer archs before older ones."""
+    return not (isinstance(arch, RocmArch) and arch.generic), arch
+
+
+def _reason(arch: Arch, toolkit: ToolkitRelease) -> str:
+    return f"{toolkit} cannot compile for it; {releases_able(arch, toolkit.backend)} can"
+
 
 _PTX = "+PTX"
 _WORDS: Mapping[Backend, Sequence[str]] = {"cuda": ("all", "all-major"), "rocm": ("all",)}
@@ -128,22 +210,6 @@ VARIABLES: Mapping[Backend, str] = {"cuda": "TORCH_CUDA_ARCH_LIST", "rocm": "PYT
 VISIBLE = "visible GPUs"
 
 
-@dataclasses.dataclass(frozen=True)
-class ArchChoice:
-    """The archs to compile for.
-
-    Attributes:
-        archs: in order, each once; there is at least one.
-        source: the source of the argument or of the default, the name of an environment variable,
-            or "visible GPUs".
-        left_out: archs that the source names too, and why they are not compiled for.
-    """
-
-    archs: tuple[Arch, ...]
-    source: str
-    left_out: tuple[LeftOut, ...] = ()
-
-
 def arch_list(archs: Iterable[Arch]) -> str:
     """An arch list as compilers and builds take it, e.g. "8.0;9.0+PTX"."""
     return ";".join(map(str, archs))
@@ -174,8 +240,8 @@ def choose_archs(
     for_this_machine: bool = False,
     default: NamedArchs | None = None,
     look: Callable[[Backend, Mapping[str, str]], VisibleGpus] = visible_gpus,
-) -> ArchChoice:
-    """The archs to compile for.
+) -> ArchSelection:
+    """The archs to compile for, at least one.
 
     An argument comes first, then torch's environment variable, then the visible GPUs if the build
     is for this machine, then a default.
@@ -215,8 +281,8 @@ def choose_archs(
     return _choice(parse_arch_list(named.text, toolkit, gpus, named.source), named.source)
 
 
-def _choice(selection: ArchSelection, source: str) -> ArchChoice:
+def _choice(selection: ArchSelection, source: str) -> ArchSelection:
     if not selection.archs:
         reasons = "; ".join(map(str, selection.left_out))
         raise UsageError(f"{source}: nothing to compile for: {reasons}")
-    return ArchChoice(selection.archs, source, selection.left_out)
+    return dataclasses.replace(selection, source=source)

@@ -11,7 +11,7 @@ from torchwheel_runtime.builder.flags import NO_FLAGS, Flags, Probe, check_flags
 
 if TYPE_CHECKING:  # no import of an extension asks for archs
     from torchwheel_runtime.arch.model import Arch
-    from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+    from torchwheel_runtime.arch.releases import ToolkitRelease
 
 STABLE_SINCE = "2.11"
 """The first torch with the whole of the stable ABI."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torchwheel_runtime.errors import UsageError
 
 if TYPE_CHECKING:  # an import of an extension chooses no flags
-    from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+    from torchwheel_runtime.arch.releases import ToolkitRelease
 
 
 @dataclasses.dataclass(frozen=True)

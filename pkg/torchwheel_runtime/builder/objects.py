@@ -15,8 +15,7 @@ from pathlib import Path
 
 from torchwheel_runtime import process
 from torchwheel_runtime.builder.arch_parts import join_parts
-from torchwheel_runtime.builder.build import Objects, compile_group
-from torchwheel_runtime.builder.ninja import Step
+from torchwheel_runtime.builder.ninja import Objects, Step, compile_group
 from torchwheel_runtime.builder.recipe import Recipe
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import make_folder_atomically, sha256

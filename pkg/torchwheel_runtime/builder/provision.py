@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchwheel_runtime.arch.lists import NamedArchs, arch_list, choose_archs
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder import environment
 from torchwheel_runtime.builder.extension import Extension
 from torchwheel_runtime.console import Progress

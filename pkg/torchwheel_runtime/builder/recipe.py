@@ -8,17 +8,19 @@ from pathlib import Path, PurePosixPath
 
 from torchwheel_runtime.arch.model import gencode
 from torchwheel_runtime.builder.arch_parts import part_output, parts_of
-from torchwheel_runtime.builder.compilers import GpuCompiler, cuda, rocm
 from torchwheel_runtime.builder.extension import Extension
 from torchwheel_runtime.builder.flags import NO_FLAGS, Flags
 from torchwheel_runtime.builder.flavour import (
     Flavour,
+    GpuCompiler,
     aten,
+    cuda,
     entry_points,
     front_end,
     headers,
     kernels,
     ordinary,
+    rocm,
     stable,
 )
 from torchwheel_runtime.builder.ninja import Plan, Step

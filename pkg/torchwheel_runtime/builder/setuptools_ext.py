@@ -24,7 +24,7 @@ from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.shards import parse_shard
 
 if TYPE_CHECKING:
-    from torchwheel_runtime.builder.build import Objects
+    from torchwheel_runtime.builder.ninja import Objects
 
 NATIVE_REQUIREMENTS = ("ninja>=1.11", "pybind11>=2.13")
 """What a native build needs beside setuptools; the pure wheel can be built without them."""
@@ -129,11 +129,11 @@ def build_library(
     Where `environ` names a shard, that part of what variants share is compiled, and `output` is
     empty.
     """
-    from torchwheel_runtime.builder.build import (  # noqa: PLC0415 - these need ninja
+    from torchwheel_runtime.builder.ninja import (  # noqa: PLC0415 - these need ninja
         build,
         parallel_jobs,
+        say_to_stdout,
     )
-    from torchwheel_runtime.builder.ninja import say_to_stdout  # noqa: PLC0415
     from torchwheel_runtime.builder.objects import (  # noqa: PLC0415
         collect_objects,
         compile_shared,

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from torchwheel_runtime.arch.model import Arch, Backend
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.claims import NativeAbi, PartKind
 
 

@@ -10,19 +10,17 @@ from pathlib import Path
 from torchwheel_runtime.arch.model import Backend
 from torchwheel_runtime.arguments import command_parser
 from torchwheel_runtime.console import Progress, Quiet, Terminal, prepare_output, run_command
-from torchwheel_runtime.doctor import HELP, OPTIONS, SECONDS, caches, dist_info
-from torchwheel_runtime.doctor.case import Case, Package, Report
+from torchwheel_runtime.doctor import HELP, OPTIONS, SECONDS, dist_info
+from torchwheel_runtime.doctor.case import Case, Package, Report, examine_cache
 from torchwheel_runtime.doctor.importing import import_package
-from torchwheel_runtime.doctor.installation_rules import irregular_text
-from torchwheel_runtime.doctor.json_report import report_json
-from torchwheel_runtime.doctor.loader import Loader
-from torchwheel_runtime.doctor.native import NativeLibrary, read_native
-from torchwheel_runtime.doctor.text_report import report_text
+from torchwheel_runtime.doctor.native import Loader, NativeLibrary, read_native
+from torchwheel_runtime.doctor.package_rules import irregular_text
+from torchwheel_runtime.doctor.report import report_json, report_text
 from torchwheel_runtime.doctor.verdict import judge, judge_machine
 from torchwheel_runtime.inspect.wheel_files import replace_command
 from torchwheel_runtime.inspect.window import CpuTime
 from torchwheel_runtime.machine.discovery import find_machine
-from torchwheel_runtime.machine.facts import Machine, Unanswered
+from torchwheel_runtime.machine.facts import Absent, Machine
 from torchwheel_runtime.machine.torch import import_problem
 
 _SHORT_SECONDS = 5
@@ -92,7 +90,7 @@ def examine_packages(
         seconds: the time limit of each import.
     """
     progress.step("Python, torch, driver, GPUs, compilers, toolkits")
-    machine, cache = find_machine(), caches.examine_cache()
+    machine, cache = find_machine(), examine_cache()
     folders = dist_info.dist_infos()
     waited_for = dist_info.irregular_entry_points(folders)
     limit = min(seconds, _SHORT_SECONDS) if waited_for else seconds
@@ -105,9 +103,9 @@ def examine_packages(
     if machine.torch and not any(package.imported.torch for package in packages):
         progress.step("import torch")
         problem = import_problem(limit)
-        if isinstance(problem, Unanswered) and waited_for:
+        if problem and problem.problem and waited_for:
             says = f"{problem.reason}; {irregular_text(waited_for[0])}"
-            problem = Unanswered(says, replace_command(waited_for[0].parent))
+            problem = Absent(says, replace_command(waited_for[0].parent), problem.problem)
         machine = dataclasses.replace(machine, torch_problem=problem)
     hardware = backends_on_pci_bus()
     verdicts = [judge(Case(machine, cache, package, hardware, os.environ)) for package in packages]

@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from torchwheel_runtime.arch.model import BRANDS, Backend
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
-from torchwheel_runtime.arch.torch_releases import TorchFacts, torch_releases
-from torchwheel_runtime.doctor.case import Case, Diagnosis, Package
+from torchwheel_runtime.arch.releases import ToolkitRelease, TorchFacts, torch_releases
+from torchwheel_runtime.doctor.case import Case, Package
 from torchwheel_runtime.doctor.native import NativeLibrary
 from torchwheel_runtime.inspect.elf import SHIMS, is_cxx
 from torchwheel_runtime.machine.facts import Machine, Torch
+from torchwheel_runtime.validate.findings import Finding
 from torchwheel_runtime.validate.torch_rules import install_command, range_contains
 from torchwheel_runtime.versions import major_version, minor_version, version_numbers
 
@@ -161,8 +161,8 @@ def _torch_names(native: NativeLibrary) -> frozenset[str]:
 
 
 def with_one_fix(
-    findings: Sequence[Diagnosis], case: Case, natives: Sequence[NativeLibrary]
-) -> tuple[Diagnosis, ...]:
+    findings: Sequence[Finding], case: Case, natives: Sequence[NativeLibrary]
+) -> tuple[Finding, ...]:
     """Give the findings that come of the installed torch a fix that clears all of them.
 
     Args:
@@ -171,20 +171,26 @@ def with_one_fix(
         natives: the libraries that are explained.
     """
     torch = case.machine.torch
-    own = [finding for finding in findings if finding.of_torch]
-    alone = len(own) == 1 and own[0].name not in ("backend", "library")
+    own = [finding for finding in findings if _is_of_torch(finding)]
+    alone = len(own) == 1 and own[0].rule not in ("backend", "library")
     if torch is None or not own or alone:
         return tuple(findings)
     fix = _fix(own[0], bond_of(case.package, natives, torch), case.machine, torch, case.package)
-    return tuple(dataclasses.replace(one, fix=fix) if one.of_torch else one for one in findings)
+    return tuple(
+        dataclasses.replace(one, fix=fix) if _is_of_torch(one) else one for one in findings
+    )
 
 
-def _fix(first: Diagnosis, bond: Bond, machine: Machine, torch: Torch, package: Package) -> str:
+def _is_of_torch(finding: Finding) -> bool:
+    return finding.of_torch or finding.rule in ("torch", "backend", "toolkit-torch")
+
+
+def _fix(first: Finding, bond: Bond, machine: Machine, torch: Torch, package: Package) -> str:
     known = dict(_fitting(bond, machine))
     # What `pip install` would bring, without more being said: the newest, or the same release.
     newest = next(iter(_in_range(bond, machine)), None)
-    usual = {"torch": newest, "backend": torch.minor}.get(first.name)
-    other = first.name == "backend" and bond.backend != "cuda"
+    usual = {"torch": newest, "backend": torch.minor}.get(first.rule)
+    other = first.rule == "backend" and bond.backend != "cuda"
     if usual in known or (usual and usual not in torch_releases()) or other:
         return first.fix
     keep = f"keep torch {torch.version} and install a wheel for it: {install_command(package.name)}"

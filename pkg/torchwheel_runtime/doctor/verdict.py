@@ -3,36 +3,36 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from torchwheel_runtime.arch.devices import Gpu
-from torchwheel_runtime.doctor import build_rules, fit_rules, installation_rules, library_rules
-from torchwheel_runtime.doctor.case import Case, Diagnosis, Verdict
+from torchwheel_runtime.doctor import machine_rules, package_rules
+from torchwheel_runtime.doctor.case import Case, Verdict
 from torchwheel_runtime.doctor.remedies import with_one_fix
 from torchwheel_runtime.machine.facts import Machine
 from torchwheel_runtime.runtime.status import ExtensionStatus
 from torchwheel_runtime.text import join_names
-from torchwheel_runtime.validate import findings as findings_
+from torchwheel_runtime.validate.findings import Finding, ignored_rules
 
-DoctorRule = Callable[[Case], Iterator[Diagnosis]]
+DoctorRule = Callable[[Case], Iterator[Finding]]
 
 RULES: tuple[DoctorRule, ...] = (
-    installation_rules.not_installed,
-    installation_rules.installed_twice,
-    installation_rules.incomplete,
-    installation_rules.shadowed,
-    installation_rules.wrong_python,
-    library_rules.wrong_machine,
-    fit_rules.broken_torch,
-    installation_rules.missing_dependency,
-    fit_rules.mismatched_library,
-    library_rules.missing_libraries,
-    library_rules.old_libraries,
-    library_rules.missing_symbols,
-    installation_rules.failed_import,
-    fit_rules.missing_driver,
-    fit_rules.hidden_gpus,
-    build_rules.cannot_build,
-    build_rules.broken_cache,
-    build_rules.plain_pytorch,
-    library_rules.unread_code,
+    package_rules.not_installed,
+    package_rules.installed_twice,
+    package_rules.incomplete,
+    package_rules.shadowed,
+    package_rules.wrong_python,
+    package_rules.wrong_machine,
+    machine_rules.broken_torch,
+    package_rules.missing_dependency,
+    machine_rules.mismatched_library,
+    package_rules.missing_libraries,
+    package_rules.old_libraries,
+    package_rules.missing_symbols,
+    package_rules.failed_import,
+    machine_rules.missing_driver,
+    machine_rules.hidden_gpus,
+    machine_rules.cannot_build,
+    machine_rules.broken_cache,
+    machine_rules.plain_pytorch,
+    package_rules.unread_code,
 )
 """Causes come before their symptoms."""
 
@@ -43,22 +43,21 @@ def judge(case: Case) -> Verdict:
     Raises:
         UsageError: TORCHWHEEL_IGNORE names an unknown rule.
     """
-    ignored = findings_.ignored_rules(case.environ)
-    unique = dict.fromkeys(finding for rule in RULES for finding in rule(case))
-    remaining = [finding for finding in unique if finding.name not in ignored]
-    findings = with_one_fix(remaining, case, library_rules.libraries_to_judge(case.package))
+    ignored = ignored_rules(case.environ)
+    # A rule of a load and one of a build may find the same.
+    unique = {(one.rule, one.says, one.fix): one for rule in RULES for one in rule(case)}
+    remaining = [finding for finding in unique.values() if finding.rule not in ignored]
+    findings = with_one_fix(remaining, case, package_rules.libraries_to_judge(case.package))
     title = case.package.title
-    if findings:
-        return Verdict(findings, f"{title}: {findings[0].says}", findings[0].fix)
-    return Verdict((), f"{title}: {_healthy_text(case)}")
+    return Verdict(findings, f"{title}: {findings[0].says if findings else _healthy_text(case)}")
 
 
 def judge_machine(machine: Machine) -> Verdict:
     """The verdict on a machine without a package."""
     if machine.torch_problem:
-        fix = fit_rules.torch_fix(machine)
-        finding = Diagnosis("torch", str(machine.torch_problem), fix)
-        return Verdict((finding,), finding.says, finding.fix)
+        fix = machine_rules.torch_fix(machine)
+        finding = Finding("torch", str(machine.torch_problem), fix=fix)
+        return Verdict((finding,), finding.says)
     return Verdict(
         (),
         "no package that torchwheel made is here; `torchwheel doctor PACKAGE` looks at any other",

@@ -8,15 +8,55 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.errors import MalformedError, TorchwheelError
 from torchwheel_runtime.files import discard, sha256_of
-from torchwheel_runtime.jit import entry as entries
-from torchwheel_runtime.jit.entry import CacheEntry
-from torchwheel_runtime.jit.folder import lock_of
 from torchwheel_runtime.jit.key import CacheKey
+from torchwheel_runtime.json_files import FileName, parse_json
 from torchwheel_runtime.loadable import LoadableFile
 from torchwheel_runtime.lock import LockBusyError, fail_if_busy, hold_lock
 from torchwheel_runtime.ownership import trusted_path, untrusted_because
+from torchwheel_runtime.toolkit.cache import cache_path
+
+LOCK_SUFFIX = ".lock"
+
+
+def jit_folder() -> Path:
+    """The folder of libraries that are built just in time. It is not created here."""
+    return cache_path() / "jit"
+
+
+def lock_of(folder: Path, target: str) -> Path:
+    """The lock file of `target`: of its libraries and its work folders."""
+    return folder / f"{target}{LOCK_SUFFIX}"
+
+
+ENTRY_FILE = "entry.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class CacheEntry:
+    """A library of the cache.
+
+    Attributes:
+        content: the content part of its key, which is also the folder's name.
+        name: the operator's name, e.g. "fusedops.bias_act".
+        archs: the arch list that it was built for.
+        toolkit: the toolkit and host compiler that built it.
+        torch: the torch that it is for.
+        file: the library's file name.
+        size: the library's size in bytes.
+        sha256: the hash of its bytes.
+    """
+
+    content: str
+    name: str
+    archs: tuple[str, ...]
+    toolkit: str
+    torch: str
+    file: FileName
+    size: int
+    sha256: str
+
 
 _MAX_ENTRY_BYTES = 1 << 16
 _OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -63,13 +103,13 @@ def open_verified(folder: Path, key: CacheKey) -> tuple[LoadableFile, CacheEntry
 
 
 def _check_entry(path: Path, inside: int, key: CacheKey) -> tuple[LoadableFile, CacheEntry]:
-    with os.fdopen(_open_owned(path / entries.ENTRY_FILE, inside, 0), "rb") as file:
+    with os.fdopen(_open_owned(path / ENTRY_FILE, inside, 0), "rb") as file:
         try:
-            entry = entries.load_entry(file.read(_MAX_ENTRY_BYTES))
-        except ValueError as error:
-            raise CorruptError(path / entries.ENTRY_FILE, str(error)) from error
+            entry = parse_json(file.read(_MAX_ENTRY_BYTES), CacheEntry, ENTRY_FILE)
+        except MalformedError as error:
+            raise CorruptError(path / ENTRY_FILE, error.reason) from error
     if entry.content != key.content:
-        raise CorruptError(path / entries.ENTRY_FILE, "is of another library")
+        raise CorruptError(path / ENTRY_FILE, "is of another library")
     library = LoadableFile(path / entry.file, _open_owned(path / entry.file, inside, 0))
     with library.open() as file:
         size = os.fstat(file.fileno()).st_size

@@ -2,8 +2,11 @@
 
 import contextlib
 import dataclasses
+import fcntl
 import functools
+import json
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -17,13 +20,15 @@ from torchwheel_runtime.files import (
     sha256,
     write_text,
 )
-from torchwheel_runtime.jit import entry as entries
-from torchwheel_runtime.jit.content import SourceFiles, WorkFolder, work_folder
-from torchwheel_runtime.jit.entry import CacheEntry
-from torchwheel_runtime.jit.folder import lock_of, prepare_for_writing
 from torchwheel_runtime.jit.key import BuildFacts, CacheKey, make_key
-from torchwheel_runtime.jit.lookup import check_or_discard, find_library
-from torchwheel_runtime.jit.store import prune_cache
+from torchwheel_runtime.jit.lookup import (
+    ENTRY_FILE,
+    CacheEntry,
+    check_or_discard,
+    find_library,
+    lock_of,
+)
+from torchwheel_runtime.jit.store import WORK_PREFIX, prune_cache
 from torchwheel_runtime.loadable import LoadableFile
 from torchwheel_runtime.lock import hold_lock
 from torchwheel_runtime.os_errors import explain
@@ -32,6 +37,107 @@ from torchwheel_runtime.text import size_cap
 
 if TYPE_CHECKING:
     from torchwheel_runtime.console import Progress
+
+import platform
+import re
+from collections.abc import Iterable, Mapping
+
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import discard
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceFiles:
+    """Sources and headers.
+
+    Attributes:
+        folder: the folder that they were read from; it is not part of a key.
+        files: the bytes of each file, by its path relative to the folder.
+    """
+
+    folder: Path
+    files: Mapping[str, bytes]
+
+
+def read_sources(folder: Path, globs: Iterable[str]) -> SourceFiles:
+    """The files below `folder` that match the globs, e.g. "**/*.h".
+
+    Raises:
+        UsageError: a glob matches no file.
+        TorchwheelError: a file cannot be read.
+    """
+    paths: set[Path] = set()
+    for pattern in globs:
+        matches = {path for path in folder.glob(pattern) if path.is_file()}
+        if not matches:
+            raise UsageError(f"{folder}: no file matches {pattern!r}")
+        paths |= matches
+    try:
+        return SourceFiles(
+            folder, {str(p.relative_to(folder)): p.read_bytes() for p in sorted(paths)}
+        )
+    except OSError as error:
+        raise TorchwheelError(f"{error.filename}: {error.strerror}") from error
+
+
+def write_sources(content: SourceFiles, folder: Path) -> None:
+    """Make `folder` contain these files and no other.
+
+    An equal file keeps its modification time. Any other file gets the current time, so that a build
+    sees the change. The times of the originals cannot be used: when pip, git or rsync brings
+    an older version back, its files can be older than the objects of the newer version.
+    """
+    targets = {folder / name: data for name, data in content.files.items()}
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir() and not path.is_symlink():
+            with contextlib.suppress(OSError):  # not empty
+                path.rmdir()
+        elif path not in targets:
+            path.unlink()
+    for path, data in targets.items():
+        if not path.is_file() or path.read_bytes() != data:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkFolder:
+    """The folders of a build.
+
+    Attributes:
+        source: has the sources and nothing else.
+        folder: for the build's outputs; it still has those of the last build.
+    """
+
+    source: Path
+    folder: Path
+
+
+@contextlib.contextmanager
+def work_folder(target: Path, content: SourceFiles) -> Iterator[WorkFolder]:
+    """Yield the work folder of this machine below `target`. The caller holds the target's lock.
+
+    A killed build may have left compilers that still write. Its folder is therefore renamed and
+    removed, and the next build starts with an empty one.
+    """
+    # One for each machine: machines that share a home folder may not share locks.
+    own = target / f"{WORK_PREFIX}{re.sub(r'[^A-Za-z0-9.-]', '_', platform.node())[:80]}"
+    running = own / "running"
+    if running.exists():
+        discard(own)
+    own.mkdir(exist_ok=True, mode=0o700)
+    running.touch()
+    work = WorkFolder(own / "source", own / "build")
+    work.folder.mkdir(exist_ok=True)
+    write_sources(content, work.source)
+    try:
+        yield work
+    except TorchwheelError as error:
+        running.unlink()
+        # The message names the user's own file, not its copy.
+        raise type(error)(str(error).replace(str(work.source), str(content.folder))) from error
+    running.unlink()
+
 
 BuildFunction = Callable[[WorkFolder], Path]
 """Builds a library in the work folder and returns its file."""
@@ -88,7 +194,7 @@ def _system_errors_as_one_line(folder: Path) -> Iterator[None]:
 
 def _can_write(folder: Path, name: str, progress: "Progress") -> bool:
     try:
-        prepare_for_writing(folder)
+        _check_writable(folder)
     except UntrustedError:
         # The lookup has said why.
         progress.say(f"{name} is built for this process alone and again next time")
@@ -156,7 +262,7 @@ def _store_library(path: Path, built: Path, request: LibraryRequest) -> None:
             size=library.stat().st_size,
             sha256=sha256(library),
         )
-        write_text(temporary / entries.ENTRY_FILE, entries.dump_entry(entry))
+        write_text(temporary / ENTRY_FILE, json.dumps(dataclasses.asdict(entry), indent=1) + "\n")
 
 
 def _record_failure(lock: IO[bytes], key: CacheKey, why: str) -> None:
@@ -170,3 +276,16 @@ def _record_failure(lock: IO[bytes], key: CacheKey, why: str) -> None:
 def _recorded_failure(lock: IO[bytes], key: CacheKey) -> str | None:
     content, _, why = lock.read().decode(errors="replace").partition("\n")
     return why if content == key.content else None
+
+
+def _check_writable(folder: Path) -> None:
+    """Create the folder if needed, and check that it takes files and locks.
+
+    Raises:
+        UntrustedError: others can change it.
+        OSError: it cannot be created or written.
+    """
+    folder = trusted_path(folder, create=True)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        # Some network file systems have no locks.
+        fcntl.flock(file, fcntl.LOCK_EX)

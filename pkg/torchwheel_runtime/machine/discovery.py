@@ -4,19 +4,12 @@ import dataclasses
 import os
 from collections.abc import Mapping
 
-from torchwheel_runtime.arch.devices import VisibleGpus, visible_gpus
+from torchwheel_runtime.arch.devices import Driver, VisibleGpus, visible_gpus
 from torchwheel_runtime.arch.model import Backend
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.machine import probe
-from torchwheel_runtime.machine.driver import driver_for_torch, find_driver
-from torchwheel_runtime.machine.facts import (
-    Absent,
-    Driver,
-    HiddenGpus,
-    Machine,
-    Torch,
-    split_absent,
-)
+from torchwheel_runtime.machine.facts import Absent, Machine, Torch, split_absent
+from torchwheel_runtime.machine.probe import driver_for_torch, find_driver
 from torchwheel_runtime.machine.toolkits import find_toolkits
 from torchwheel_runtime.machine.torch import find_torch
 from torchwheel_runtime.toolkit.host import HostCompiler, NoCompilerError, host_compiler
@@ -61,7 +54,7 @@ def _machine_without_toolkits(
     return Machine(
         python=probe.python_version(),
         platform=probe.platform_tag(),
-        glibc=split_absent(probe.glibc_version())[0],
+        glibc=probe.glibc_version(),
         torch=torch,
         driver=driver,
         driver_problem=driver_problem,
@@ -76,6 +69,5 @@ def _gpus_problem(visible: VisibleGpus) -> Absent | None:
     """Why no GPU is visible; None if one is."""
     if visible.why is None:
         return None
-    if visible.hidden_by:
-        return HiddenGpus(visible.why, visible.hidden_by)
-    return Absent(visible.why)
+    fix = f"`unset {visible.hidden_by}`" if visible.hidden_by else None
+    return Absent(visible.why, fix)

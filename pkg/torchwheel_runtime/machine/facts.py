@@ -14,47 +14,21 @@ _Fact = TypeVar("_Fact")
 
 @dataclasses.dataclass(frozen=True)
 class Absent:
-    """A missing fact, with the reason in one line: what probes return instead of the fact."""
+    """A missing fact: what probes return instead of the fact.
+
+    Attributes:
+        reason: why it is missing, in one line.
+        fix: what to do; None if that is not known.
+        problem: of a program or a driver that is there and does not answer: what is wrong, without
+            the fix.
+    """
 
     reason: str
+    fix: str | None = None
+    problem: str | None = None
 
     def __str__(self) -> str:
         return self.reason
-
-
-@dataclasses.dataclass(frozen=True)
-class Unanswered(Absent):
-    """A program that gave no answer in time.
-
-    Attributes:
-        fix: what to do; empty if that is not known.
-    """
-
-    fix: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class SilentDriver(Absent):
-    """A GPU driver that is installed and does not answer.
-
-    Attributes:
-        problem: what is wrong, without the fix.
-        fix: what to do; None if that is not known.
-    """
-
-    problem: str
-    fix: str | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class HiddenGpus(Absent):
-    """GPUs that an environment variable hides.
-
-    Attributes:
-        variable: its name, e.g. "CUDA_VISIBLE_DEVICES".
-    """
-
-    variable: str
 
 
 def split_absent(fact: _Fact | Absent) -> tuple[_Fact | None, Absent | None]:
@@ -96,23 +70,8 @@ class Torch:
 
 
 if TYPE_CHECKING:
-    from torchwheel_runtime.arch.devices import Gpu
+    from torchwheel_runtime.arch.devices import Driver, Gpu
     from torchwheel_runtime.toolkit.host import HostCompiler
-
-
-@dataclasses.dataclass(frozen=True)
-class Driver:
-    """A GPU driver.
-
-    Attributes:
-        backend: the backend of its GPUs.
-        version: its release, e.g. "580.95.05".
-        cuda: the newest CUDA release it serves, e.g. "13.0"; None for AMD's.
-    """
-
-    backend: Backend
-    version: str
-    cuda: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,17 +1,19 @@
-"""Reads facts from programs, files and the platform. A failure is an Absent, not an error."""
+"""Reads facts from programs, files, the platform and drivers. A failure is an Absent."""
 
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchwheel_runtime.machine.facts import Absent, Unanswered
+from torchwheel_runtime.arch.devices import Driver, DriverError, amd_driver, nvidia_driver
+from torchwheel_runtime.arch.model import Backend
+from torchwheel_runtime.machine.facts import Absent, Torch
 
 
 def program_output(command: Sequence[str], seconds: float = 20) -> str | Absent:
     """Both output streams of a program; if it fails, the last line of its output.
 
-    Unanswered if it did not end in time.
+    The result has a `problem` if it did not end in time.
     """
     from torchwheel_runtime import process  # noqa: PLC0415 - a first call starts no program
 
@@ -19,7 +21,8 @@ def program_output(command: Sequence[str], seconds: float = 20) -> str | Absent:
     try:
         done = process.run(command, merge=True, timeout=seconds)
     except process.TimedOutError as error:
-        return Unanswered(f"{name} {error.reason}")
+        reason = f"{name} {error.reason}"
+        return Absent(reason, problem=reason)
     except process.NotRunError as error:
         return Absent(f"{name} {error.reason}")
     if done.status < 0:
@@ -62,13 +65,31 @@ def platform_tag() -> str:
     return sysconfig.get_platform().replace("-", "_").replace(".", "_")
 
 
-def glibc_version() -> str | Absent:
-    """The C library's version, e.g. "2.36"."""
+def glibc_version() -> str | None:
+    """The C library's version, e.g. "2.36"; None for musl, or on another system."""
     try:
         library = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    except (AttributeError, ValueError, OSError):  # musl, or another system
-        library = ""
+    except (AttributeError, ValueError, OSError):
+        return None
     name, _, version = library.partition(" ")
-    if name != "glibc" or not version:
-        return Absent("the C library is not glibc")
-    return version
+    return version or None if name == "glibc" else None
+
+
+def find_driver(backend: Backend) -> Driver | Absent:
+    """The driver of a backend's GPUs. NVIDIA's takes some ten milliseconds to answer."""
+    try:
+        return amd_driver() if backend == "rocm" else nvidia_driver()
+    except DriverError as error:
+        return Absent(str(error), error.fix, error.problem if error.installed else None)
+
+
+def driver_for_torch(torch: Torch | None) -> tuple[Backend, Driver | Absent]:
+    """The driver for torch's backend; for a torch without one, the driver of any GPU."""
+    if torch and torch.backend:
+        return torch.backend, find_driver(torch.backend)
+    nvidia, amd = find_driver("cuda"), find_driver("rocm")
+    if isinstance(nvidia, Driver):
+        return "cuda", nvidia
+    if isinstance(amd, Driver):
+        return "rocm", amd
+    return "cuda", Absent(f"{nvidia.reason}; {amd.reason}")

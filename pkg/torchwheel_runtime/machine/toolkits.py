@@ -36,43 +36,35 @@ _WHEELS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class ToolkitParts:
-    """A toolkit's release, e.g. "13.0" (empty if unknown), and what is wrong with its parts."""
-
-    release: str
-    problem: str | None = None
-    fix: str | None = None
-
-
-def toolkit_parts(root: Path) -> ToolkitParts:
-    """Check the parts of a toolkit. Starts nvcc, ptxas and cicc: 0.1 s."""
+def inspect_cuda(root: Path, where: str) -> InstalledToolkit:
+    """Check the parts of a toolkit of CUDA. Starts nvcc, ptxas and cicc: 0.1 s."""
+    found = InstalledToolkit("cuda", root, "", where)
     nvcc = _tool_release(root / "bin" / "nvcc")
     if isinstance(nvcc, Absent):
-        return ToolkitParts("", nvcc.reason, "set CUDA_HOME to a complete CUDA toolkit")
-    releases = {
-        "ptxas": _tool_release(root / "bin" / "ptxas"),
-        "nvvm": _nvvm_release(root),
-        **_crt_release(root),
-    }
-    for name, found in releases.items():
-        if isinstance(found, Absent):
-            return ToolkitParts(minor_version(nvcc), found.reason, _fix(root, nvcc, name))
-    others = {name: found for name, found in releases.items() if isinstance(found, str)}
-    if mixed := [
-        name for name, found in others.items() if minor_version(found) != minor_version(nvcc)
-    ]:
-        named = ", ".join(f"{name} {found}" for name, found in {"nvcc": nvcc, **others}.items())
-        return ToolkitParts(
-            minor_version(nvcc), f"a mixed toolkit: {named}", _fix(root, nvcc, *mixed)
-        )
+        fix = "set CUDA_HOME to a complete CUDA toolkit"
+        return dataclasses.replace(found, problem=nvcc.reason, fix=fix)
+    found = dataclasses.replace(found, release=minor_version(nvcc))
+
+    def broken(problem: str, *parts: str) -> InstalledToolkit:
+        return dataclasses.replace(found, problem=problem, fix=_fix(root, nvcc, *parts))
+
+    others: dict[str, str] = {}
+    for name, release in (
+        ("ptxas", _tool_release(root / "bin" / "ptxas")),
+        ("nvvm", _nvvm_release(root)),
+        *_crt_release(root),
+    ):
+        if isinstance(release, Absent):
+            return broken(release.reason, name)
+        others[name] = release
+    if mixed := [name for name in others if minor_version(others[name]) != found.release]:
+        named = ", ".join(f"{name} {release}" for name, release in {"nvcc": nvcc, **others}.items())
+        return broken(f"a mixed toolkit: {named}", *mixed)
     if missing := [
         name for name, places in _REQUIRED_FILES.items() if not _has_file(root, name, places)
     ]:
-        return ToolkitParts(
-            minor_version(nvcc), f"it has no {', '.join(missing)}", _fix(root, nvcc, *missing)
-        )
-    return ToolkitParts(minor_version(nvcc))
+        return broken(f"it has no {', '.join(missing)}", *missing)
+    return found
 
 
 def _tool_release(tool: Path) -> str | Absent:
@@ -108,12 +100,12 @@ def _release_in(tool: str, text: str) -> str | Absent:
     return tool_version(text) or Absent(f"{tool} names no release of CUDA")
 
 
-def _crt_release(root: Path) -> dict[str, str]:
+def _crt_release(root: Path) -> list[tuple[str, str]]:
     """The release of crt by its wheel's version; its headers have none."""
     prefix = "nvidia_cuda_crt-"
     found = root.parent.parent.glob(f"{prefix}*.dist-info") if _is_from_wheels(root) else ()
     names = [path.name.removeprefix(prefix).removesuffix(".dist-info") for path in found]
-    return {"crt": names[0]} if names else {}
+    return [("crt", name) for name in names[:1]]
 
 
 def _is_from_wheels(root: Path) -> bool:
@@ -181,10 +173,7 @@ def find_toolkits(
         resolved = real_path(root)
         if resolved not in seen:
             seen.add(resolved)
-            parts = _rocm_parts(resolved) if backend == "rocm" else _cuda_parts(root, where)
-            yield InstalledToolkit(
-                backend, resolved, parts.release, where, parts.problem, parts.fix
-            )
+            yield _inspect_rocm(root, where) if backend == "rocm" else _inspect_trusted(root, where)
     for error in skipped:  # a compiler on the PATH that others can exchange
         where = f"{program} on the PATH, skipped"
         yield InstalledToolkit(backend, error.path.parents[1], "", where, error.why, error.fix)
@@ -216,16 +205,18 @@ def _cache() -> Path:
         return Path(os.devnull)
 
 
-def _cuda_parts(root: Path, where: str) -> ToolkitParts:
-    """The parts of a toolkit; those of torchwheel's cache are read if nobody else wrote there."""
+def _inspect_trusted(path: Path, where: str) -> InstalledToolkit:
+    """The toolkit; one of torchwheel's cache is inspected if nobody else wrote there."""
+    root = real_path(path)
     try:
         if where == _CACHE:
-            check_tree(root)
+            check_tree(path)
     except UntrustedError as error:
-        return ToolkitParts("", f"{error.path}: {error.why}", error.fix)
+        return InstalledToolkit("cuda", root, "", where, f"{error.path}: {error.why}", error.fix)
     except OSError as error:
-        return ToolkitParts("", f"{error.filename or root}: {error.strerror}")
-    return toolkit_parts(real_path(root))
+        problem = f"{error.filename or path}: {error.strerror}"
+        return InstalledToolkit("cuda", root, "", where, problem)
+    return inspect_cuda(root, where)
 
 
 def _newest_first(folders: Iterable[Path]) -> list[Path]:
@@ -267,7 +258,8 @@ def _rocm_roots(environ: Mapping[str, str], hipcc: str | None) -> Iterator[tuple
         yield USUAL_ROCM, str(USUAL_ROCM)
 
 
-def _rocm_parts(root: Path) -> ToolkitParts:
+def _inspect_rocm(root: Path, where: str) -> InstalledToolkit:
+    root = real_path(root)
     header = root / "include" / "hip" / "hip_version.h"
     text = file_text(header)
     release = "" if isinstance(text, Absent) else hip_version(text) or ""
@@ -277,4 +269,4 @@ def _rocm_parts(root: Path) -> ToolkitParts:
     elif not release:
         problem = text.reason if isinstance(text, Absent) else f"{header} tells no release"
     fix = "set ROCM_PATH to a ROCm with hipcc and HIP's headers" if problem else None
-    return ToolkitParts(release, problem, fix)
+    return InstalledToolkit("rocm", root, release, where, problem, fix)

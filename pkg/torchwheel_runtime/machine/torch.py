@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from torchwheel_runtime.machine.facts import Absent, Torch, Unanswered
+from torchwheel_runtime.machine.facts import Absent, Torch
 from torchwheel_runtime.machine.probe import file_text, program_output
 
 _IMPORT_TORCH = "import sys; sys.path[:] = sys.argv[1:]; import torch"
@@ -71,14 +71,14 @@ def import_problem(seconds: float = _SECONDS) -> Absent | None:
     if loaded is not None and _torch_of_module(loaded):
         return None
     answer = program_output([sys.executable, "-c", _IMPORT_TORCH, *sys.path], seconds=seconds)
-    if isinstance(answer, Unanswered):
-        return Unanswered(
-            f"torch cannot be imported: {answer.reason}",
-            "stop `python -c 'import torch'` with Ctrl-C to see what it waits for",
-        )
-    if isinstance(answer, Absent):
-        return Absent(f"torch cannot be imported: {answer.reason}")
-    return None
+    if not isinstance(answer, Absent):
+        return None
+    fix = "stop `python -c 'import torch'` with Ctrl-C to see what it waits for"
+    return Absent(
+        f"torch cannot be imported: {answer.reason}",
+        fix if answer.problem else None,
+        answer.problem,
+    )
 
 
 def _torch_of_module(torch: ModuleType) -> Torch | None:
@@ -98,7 +98,7 @@ def _torch_of_module(torch: ModuleType) -> Torch | None:
 
 
 def _has_old_abi(folder: Path) -> bool:
-    from torchwheel_runtime.builder.discovery import (  # noqa: PLC0415 - not for a plain import
+    from torchwheel_runtime.builder.environment import (  # noqa: PLC0415 - not for a plain import
         has_old_abi,
     )
     from torchwheel_runtime.errors import UsageError  # noqa: PLC0415

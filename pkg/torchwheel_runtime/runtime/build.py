@@ -10,19 +10,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchwheel_runtime.builder.build import build, parallel_jobs
 from torchwheel_runtime.builder.extension import SOURCES, Extension
 from torchwheel_runtime.builder.hipify import hipify_sources
-from torchwheel_runtime.builder.ninja import find_ninja
+from torchwheel_runtime.builder.ninja import build, find_ninja, parallel_jobs
 from torchwheel_runtime.builder.recipe import Recipe, make_recipe, own_sources_digest
 from torchwheel_runtime.builder.sources import sources_of
 from torchwheel_runtime.console import Terminal
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import private_folder
-from torchwheel_runtime.jit.content import WorkFolder, read_sources
-from torchwheel_runtime.jit.folder import jit_folder
 from torchwheel_runtime.jit.key import BuildFacts, strip_folders
-from torchwheel_runtime.jit.make import LibraryRequest, make_library
+from torchwheel_runtime.jit.lookup import jit_folder
+from torchwheel_runtime.jit.make import LibraryRequest, WorkFolder, make_library, read_sources
 from torchwheel_runtime.loadable import LoadableFile
 from torchwheel_runtime.runtime.local_target import LocalTarget, find_local_target
 from torchwheel_runtime.runtime.status import LoadStep

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 from torchwheel_runtime.arch.runs import machine_code_runs_on, runs_on
 from torchwheel_runtime.claims import Part
 from torchwheel_runtime.text import join_names
-from torchwheel_runtime.validate.at_load import load_findings
-from torchwheel_runtime.validate.gpu_rules import describe_gpu
+from torchwheel_runtime.validate.at_load import describe_gpu, load_findings
 from torchwheel_runtime.versions import version_numbers
 
 if TYPE_CHECKING:
-    from torchwheel_runtime.arch.devices import Gpu
+    from torchwheel_runtime.arch.devices import Driver, Gpu
     from torchwheel_runtime.builder.extension import Operator
-    from torchwheel_runtime.machine.facts import Driver, Torch
+    from torchwheel_runtime.machine.facts import Torch
     from torchwheel_runtime.validate.findings import Finding
 
 LIBRARY_VARIABLE = "TORCHWHEEL_LIBRARY"

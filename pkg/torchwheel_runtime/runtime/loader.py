@@ -11,29 +11,25 @@ from typing import TYPE_CHECKING
 from torchwheel_runtime.builder.extension import LIBRARIES, Extension
 from torchwheel_runtime.runtime import prebuilt
 from torchwheel_runtime.runtime.first_call import FirstCall, Router
-from torchwheel_runtime.runtime.mode import (
+from torchwheel_runtime.runtime.prebuilt import has_parts, load_problem
+from torchwheel_runtime.runtime.status import (
     MODE_VARIABLE,
+    ExtensionStatus,
+    LoadStep,
     Mode,
+    OperatorStatus,
+    Refusal,
+    Way,
     may_build,
     may_load,
     read_mode,
     warn,
 )
-from torchwheel_runtime.runtime.prebuilt import has_parts, load_problem
-from torchwheel_runtime.runtime.status import (
-    ExtensionStatus,
-    LoadStep,
-    OperatorStatus,
-    Refusal,
-    Way,
-)
 
 if TYPE_CHECKING:  # an import chooses no library
     from torchwheel_runtime.loadable import LoadableFile
-    from torchwheel_runtime.runtime.dlpack import EntryPoints
-    from torchwheel_runtime.runtime.front_end import FrontEnd
+    from torchwheel_runtime.runtime.front_end import EntryPoints, FrontEnd, UnservedGpus
     from torchwheel_runtime.runtime.parts import ChosenParts
-    from torchwheel_runtime.runtime.unserved import UnservedGpus
 
 _LOADED: dict[str, "LoadedExtension"] = {}
 
@@ -137,7 +133,7 @@ class LoadedExtension:
         if not (may_load(self.mode) and has_parts(self.package) and _has_gpu_support()):
             return None
         if self._entry_points is None:
-            from torchwheel_runtime.runtime.dlpack import import_entry_points  # noqa: PLC0415
+            from torchwheel_runtime.runtime.front_end import import_entry_points  # noqa: PLC0415
 
             try:
                 self._entry_points = import_entry_points(self.extension, self.package)
@@ -224,9 +220,9 @@ class LoadedExtension:
     def _load_parts(self, parts: "ChosenParts") -> None:
         """Load the front end. Families wait for a build on GPUs without prebuilt kernels."""
         from torchwheel_runtime.runtime.front_end import (  # noqa: PLC0415 - not for an import
+            UnservedGpus,
             load_front_end,
         )
-        from torchwheel_runtime.runtime.unserved import UnservedGpus  # noqa: PLC0415
 
         self.parts = parts
         if parts.choices and not parts.kernels and not may_build(self.mode):

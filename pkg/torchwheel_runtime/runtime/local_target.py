@@ -9,8 +9,8 @@ from pathlib import Path
 from torchwheel_runtime.arch.devices import Gpu, VisibleGpus
 from torchwheel_runtime.arch.lists import VISIBLE, choose_archs
 from torchwheel_runtime.arch.model import BRANDS, Arch
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
-from torchwheel_runtime.builder import discovery as looked_up
+from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.builder import environment
 from torchwheel_runtime.builder import target as targets
 from torchwheel_runtime.builder.environment import operators_off
 from torchwheel_runtime.builder.extension import Extension
@@ -149,7 +149,7 @@ def find_local_target(
         platform=machine.platform,
         cross=False,
         cxx=str(machine.host.path),
-        python=looked_up.running_python(torch.folder / "include") if extension.ordinary else None,
+        python=environment.running_python(torch.folder / "include") if extension.ordinary else None,
         part="kernels" if kernels_for else None,
         operators_off=operators_off(extension, environ),
     )
@@ -174,7 +174,7 @@ def _flavour_to_build(extension: Extension, name: str | None, torch: Torch) -> N
 
 def _device_compiler(found: InstalledToolkit, archs: tuple[Arch, ...]) -> targets.DeviceCompiler:
     machine = platform.machine()
-    runtime = looked_up.hip_runtime if found.backend == "rocm" else looked_up.cuda_runtime
+    runtime = environment.hip_runtime if found.backend == "rocm" else environment.cuda_runtime
     release = ToolkitRelease(found.backend, found.release)
     return targets.DeviceCompiler(release, found.root, archs, runtime(found.root, machine))
 

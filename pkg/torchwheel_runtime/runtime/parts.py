@@ -16,8 +16,8 @@ from torchwheel_runtime.claims import Claims, Part
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.loadable import LoadableFile, open_loadable
 from torchwheel_runtime.machine import probe
-from torchwheel_runtime.machine.driver import find_driver
 from torchwheel_runtime.machine.facts import Absent, Torch, split_absent
+from torchwheel_runtime.machine.probe import find_driver
 from torchwheel_runtime.machine.torch import find_torch
 from torchwheel_runtime.runtime.choice import (
     LIBRARY_VARIABLE,
@@ -28,7 +28,6 @@ from torchwheel_runtime.runtime.choice import (
     has_code,
     together,
 )
-from torchwheel_runtime.runtime.mode import warn
 from torchwheel_runtime.runtime.prebuilt import (
     archs_of_torch,
     gpus_of_torch,
@@ -36,11 +35,10 @@ from torchwheel_runtime.runtime.prebuilt import (
     reason_of,
     replaced_text,
 )
-from torchwheel_runtime.runtime.status import WAY_TEXTS
+from torchwheel_runtime.runtime.status import WAY_TEXTS, warn
 from torchwheel_runtime.text import join_names
-from torchwheel_runtime.validate.at_load import load_findings
+from torchwheel_runtime.validate.at_load import describe_gpu, load_findings
 from torchwheel_runtime.validate.findings import drop_ignored, ignored_rules
-from torchwheel_runtime.validate.gpu_rules import describe_gpu
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,7 +162,7 @@ def choose_parts(
     here = Installation(
         extension.package,
         torch,
-        split_absent(probe.glibc_version())[0],
+        probe.glibc_version(),
         split_absent(find_driver(backend))[0] if ask_driver and backend else None,
         _forced(claims, environ),
         ignored_rules(environ),

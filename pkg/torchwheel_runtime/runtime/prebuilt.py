@@ -1,4 +1,7 @@
-"""Checks, finds and loads the prebuilt library of an installed extension."""
+"""Checks, finds and loads the prebuilt library of an installed extension.
+
+For an ordinary extension (torch/extension.h), `load_module` has its module built if none fits.
+"""
 
 import csv
 import importlib.machinery
@@ -21,6 +24,9 @@ if TYPE_CHECKING:  # an import asks for no GPU, and reads no claims
     from torchwheel_runtime.arch.model import Arch, Backend
     from torchwheel_runtime.claims import Claims
     from torchwheel_runtime.loadable import LoadableFile
+
+
+from torchwheel_runtime.runtime.status import MODE_VARIABLE, may_build, may_load, read_mode
 
 
 def installed_claims(distribution: str) -> "Claims | None":
@@ -49,8 +55,8 @@ def load_problem(extension: Extension, *, ask_driver: bool) -> str | None:
         visible_gpus,
     )
     from torchwheel_runtime.machine import probe  # noqa: PLC0415
-    from torchwheel_runtime.machine.driver import find_driver  # noqa: PLC0415
     from torchwheel_runtime.machine.facts import split_absent  # noqa: PLC0415
+    from torchwheel_runtime.machine.probe import find_driver  # noqa: PLC0415
     from torchwheel_runtime.machine.torch import find_torch  # noqa: PLC0415
     from torchwheel_runtime.validate.at_load import load_findings  # noqa: PLC0415
     from torchwheel_runtime.validate.findings import drop_ignored  # noqa: PLC0415
@@ -59,7 +65,7 @@ def load_problem(extension: Extension, *, ask_driver: bool) -> str | None:
     findings = load_findings(
         claimed.needs,
         split_absent(find_torch())[0],
-        split_absent(probe.glibc_version())[0],
+        probe.glibc_version(),
         split_absent(find_driver(asked))[0] if asked else None,
         visible_gpus(asked).gpus if asked else (),
         package=extension.package,
@@ -267,3 +273,47 @@ def reason_of(error: BaseException) -> str:
         root = root.__cause__
     lines = str(root).splitlines()
     return lines[0] if lines else type(root).__name__
+
+
+def load_module(extension: Extension, package: Path) -> ModuleType:
+    """The extension module of an ordinary extension, as TORCHWHEEL_MODE says.
+
+    If it is not prebuilt for this torch and Python, it is built now, which takes a minute or more.
+    So call this when the module is first needed.
+
+    Args:
+        extension: the description of the extension.
+        package: the folder of its package.
+
+    Raises:
+        ImportError: it is not prebuilt and cannot be built; the message says what to do.
+    """
+    if extension.module is None:
+        raise ValueError("an ordinary extension names its `module`")
+    mode = read_mode(os.environ)
+    refusals: tuple[Refusal, ...] = ()
+    if may_load(mode):
+        libraries = find_libraries(extension, package)
+        refusal = refusal_of(libraries, lambda: load_problem(extension, ask_driver=False))
+        if refusal:
+            refusals = (refusal,)
+        else:
+            _, module, refusals = load_first(extension, package, libraries)
+            if module is not None:
+                return module
+    if may_build(mode):
+        from torchwheel_runtime.runtime.build import (  # noqa: PLC0415 - costs nothing until needed
+            obtain_library,
+        )
+
+        try:
+            library, _ = obtain_library(extension, package, None)
+            return import_from(extension.module.name, library)
+        except Exception as error:  # any failure is one more reason
+            refusals = (*refusals, Refusal("jit build", reason_of(error)))
+    why = "; ".join(map(str, refusals)) or f"{MODE_VARIABLE}={mode}"
+    raise ImportError(
+        f"{extension.module.name}: {why}. `torchwheel doctor {extension.package}` says what fixes "
+        "it.",
+        name=extension.module.name,
+    )

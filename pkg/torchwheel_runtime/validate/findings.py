@@ -4,26 +4,11 @@ import dataclasses
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Literal, get_args
 
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.text import escape, nearest, quote
 
-RuleName = Literal[
-    "torch",
-    "backend",
-    "toolkit",
-    "toolkit-torch",
-    "two-toolkits",
-    "host-compiler",
-    "driver",
-    "ptx",
-    "archs",
-    "glibc",
-]
-RULES: tuple[RuleName, ...] = get_args(RuleName)
-
-MEANINGS: Mapping[RuleName, str] = {
+MEANINGS: Mapping[str, str] = {
     "torch": "torch is there, and of the range that the library is for",
     "backend": "torch is built for the GPUs that the library has kernels for",
     "toolkit": "there is a toolkit, and its parts are of one release",
@@ -37,26 +22,37 @@ MEANINGS: Mapping[RuleName, str] = {
 }
 
 
+RULES = tuple(MEANINGS)
+
+
 @dataclasses.dataclass(frozen=True)
 class Finding:
     """A rule that does not hold.
 
     Attributes:
-        rule: the rule's name, as TORCHWHEEL_IGNORE takes it.
+        rule: the rule's name. TORCHWHEEL_IGNORE takes those of RULES; the doctor has more.
+        found: the fact on this machine. Without `expected` it is a sentence without a full stop.
         expected: what the rule asks for, and why.
-        found: the fact on this machine.
         fix: what to do, with a command if there is one.
         blocks: False if the library still builds and loads, but is of less use.
+        of_torch: of a library's fault: whether it comes of the installed torch, so that another
+            one, or another wheel, clears it.
     """
 
-    rule: RuleName
-    expected: str
+    rule: str
     found: str
-    fix: str
+    expected: str = ""
+    fix: str = ""
     blocks: bool = True
+    of_torch: bool = False
+
+    @property
+    def says(self) -> str:
+        """What was expected and found, without the fix."""
+        return f"expected {self.expected}; found {self.found}" if self.expected else self.found
 
     def __str__(self) -> str:
-        return f"{self.rule}: expected {self.expected}; found {self.found}; {self.fix}"
+        return f"{self.rule}: {self.says}; {self.fix}"
 
 
 VARIABLE = "TORCHWHEEL_IGNORE"

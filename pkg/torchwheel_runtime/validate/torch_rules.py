@@ -102,14 +102,14 @@ def check_torch_range(needs: LibraryNeeds, torch: Torch | None, package: str) ->
     """Torch is installed, and in the range that the library is for."""
     install = f"`pip install 'torch{needs.torch_range}'`"
     if torch is None:
-        return Finding("torch", f"torch{needs.torch_range}", "none", install)
+        return Finding("torch", expected=f"torch{needs.torch_range}", found="none", fix=install)
     if range_contains(needs.torch_range, torch.version):
         return None
     return Finding(
         "torch",
-        f"torch{needs.torch_range}, which {package} is built for",
-        f"torch {torch.version}",
-        f"{install}, or install {other_wheel(package)} that is for torch {torch.minor}",
+        expected=f"torch{needs.torch_range}, which {package} is built for",
+        found=f"torch {torch.version}",
+        fix=f"{install}, or install {other_wheel(package)} that is for torch {torch.minor}",
     )
 
 
@@ -132,9 +132,9 @@ def check_backend(needs: LibraryNeeds, torch: Torch, package: str) -> Finding | 
         fix = "install a torch for ROCm: pytorch.org's page of installation names the command"
     return Finding(
         "backend",
-        f"a torch built for {name}, which {package} has its kernels for",
-        describe_torch(torch),
-        fix,
+        expected=f"a torch built for {name}, which {package} has its kernels for",
+        found=describe_torch(torch),
+        fix=fix,
         blocks=built_for is not None or needs.abi == "aten",
     )
 
@@ -150,9 +150,9 @@ def check_built_with(needs: LibraryNeeds, torch: Torch, package: str) -> Finding
     name = BRANDS[needs.backend]
     return Finding(
         "toolkit-torch",
-        expected,
-        f"a library built with {name} {needs.toolkit_version}",
-        f"install {other_wheel(package)} built with {name} {shared}",
+        expected=expected,
+        found=f"a library built with {name} {needs.toolkit_version}",
+        fix=f"install {other_wheel(package)} built with {name} {shared}",
     )
 
 

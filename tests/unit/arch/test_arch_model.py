@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torchwheel_runtime.arch import lists
 from torchwheel_runtime.arch.devices import Gpu, VisibleGpus
 from torchwheel_runtime.arch.model import CudaArch, RocmArch, backend_of, gencode, parse
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
-from torchwheel_runtime.arch.toolkit_releases import archs_by_release as table
+from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import archs_by_release as table
 from torchwheel_runtime.errors import UsageError
 
 CUDA_ARCHS = st.builds(
@@ -133,22 +133,14 @@ def read(text, compiler=CUDA, gpus=nobody):
         ("all-major", "11.8", "3.5 5.0 6.0 7.0 8.0 9.0+PTX"),
         ("all", "13.0", "7.5 8.0 8.6 8.7 8.8 8.9 9.0 10.0 10.3 11.0 12.0+PTX 12.1"),
         ("all-major 8.6", "13.0", "7.5 8.0 8.6 9.0 10.0 11.0 12.0+PTX"),
+        ("gfx942;gfx90a", "6.4", "gfx90a gfx942"),
+        ("gfx90a:xnack- gfx90a:xnack+", "6.4", "gfx90a:xnack+ gfx90a:xnack-"),
+        ("gfx11-generic", "6.4", "gfx11-generic"),
     ],
 )
-def test_cuda(text, release, archs):
-    assert read(text, ToolkitRelease("cuda", release)) == (archs, [])
-
-
-@pytest.mark.parametrize(
-    ("text", "archs"),
-    [
-        ("gfx942;gfx90a", "gfx90a gfx942"),
-        ("gfx90a:xnack- gfx90a:xnack+", "gfx90a:xnack+ gfx90a:xnack-"),
-        ("gfx11-generic", "gfx11-generic"),
-    ],
-)
-def test_rocm(text, archs):
-    assert read(text, ROCM) == (archs, [])
+def test_a_list(text, release, archs):
+    backend = "rocm" if text.startswith("gfx") else "cuda"
+    assert read(text, ToolkitRelease(backend, release)) == (archs, [])
 
 
 def test_all_of_rocm_is_every_processor_and_no_generic_target():

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torchwheel_runtime.arch.lists import archs_for_gpus, merge_archs, select_compilable
 from torchwheel_runtime.arch.model import CudaArch, RocmArch, parse
+from torchwheel_runtime.arch.releases import ToolkitRelease, arch_names, archs_by_release
 from torchwheel_runtime.arch.runs import machine_code_runs_on, ptx_runs_on, runs_on
-from torchwheel_runtime.arch.selection import archs_for_gpus, merge_archs, select_compilable
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease, arch_names, archs_by_release
 from torchwheel_runtime.errors import UsageError
 
 CUDA = [parse(name) for name in arch_names("cuda")]
@@ -19,8 +19,8 @@ PROCESSORS = [arch for arch in ROCM if not arch.generic]
 
 
 def on(text):
-    """The NVIDIA GPUs that code for an arch runs on."""
-    return [str(device) for device in DEVICES if runs_on(parse(text), device)]
+    """The GPUs that code for an arch runs on."""
+    return [str(device) for device in [*DEVICES, *PROCESSORS] if runs_on(parse(text), device)]
 
 
 @pytest.mark.parametrize(
@@ -53,6 +53,10 @@ def on(text):
         ("9.0+PTX", "9.0 10.0 10.1 10.3 10.7 11.0 12.0 12.1"),
         ("8.6+PTX", "8.6 8.7 8.8 8.9 9.0 10.0 10.1 10.3 10.7 11.0 12.0 12.1"),
         ("12.1+PTX", "12.1"),
+        # A generic target: the processors that it is for.
+        ("gfx9-generic", "gfx900 gfx902 gfx904 gfx906 gfx909 gfx90c"),
+        ("gfx9-4-generic", "gfx942 gfx950"),
+        ("gfx12-generic", "gfx1200 gfx1201"),
     ],
 )
 def test_the_gpus_that_run_an_arch(arch, gpus):
@@ -103,19 +107,6 @@ def test_an_amd_processor_runs_its_own_code_alone(arch, device):
     assert runs_on(arch, device) == (arch == device)
 
 
-@pytest.mark.parametrize(
-    ("arch", "processors"),
-    [
-        ("gfx9-generic", "gfx900 gfx902 gfx904 gfx906 gfx909 gfx90c"),
-        ("gfx9-4-generic", "gfx942 gfx950"),
-        ("gfx12-generic", "gfx1200 gfx1201"),
-    ],
-)
-def test_generic_targets(arch, processors):
-    code = parse(arch)
-    assert [str(gpu) for gpu in PROCESSORS if runs_on(code, gpu)] == processors.split()
-
-
 def test_every_generic_target_of_a_compiler_has_its_processors():
     for arch in ROCM:
         assert not arch.generic or any(runs_on(arch, gpu) for gpu in PROCESSORS), str(arch)
@@ -145,8 +136,6 @@ def test_code_of_one_maker_runs_on_no_gpu_of_another():
     assert not ptx_runs_on(amd, amd)
 
 
-GPUS = [arch for arch in CUDA if not arch.suffix]
-EVERY_PROCESSOR = [arch for arch in map(parse, arch_names("rocm")) if not arch.generic]
 CUDAS = st.sampled_from([ToolkitRelease("cuda", release) for release in archs_by_release("cuda")])
 ROCMS = st.sampled_from([ToolkitRelease("rocm", release) for release in archs_by_release("rocm")])
 
@@ -226,23 +215,14 @@ def test_nothing_is_lost(listed, compiler):
         ("13.0", "10.1", "11.0"),
         ("12.6", "11.0", "9.0+PTX"),
         ("11.8", "8.7", "8.7"),
-    ],
-)
-def test_code_for_nvidias_gpus(release, gpus, archs):
-    found = archs_for_gpus(parsed(gpus), ToolkitRelease("cuda", release))
-    assert (written(found.archs), found.left_out) == (archs, ())
-
-
-@pytest.mark.parametrize(
-    ("release", "gpus", "archs"),
-    [
         ("6.4", "gfx90a gfx942", "gfx90a gfx942"),
         ("6.4", "gfx90a:sramecc+:xnack-", "gfx90a"),
         ("5.7", "gfx942", "gfx942"),
     ],
 )
-def test_code_for_amds_gpus(release, gpus, archs):
-    found = archs_for_gpus(parsed(gpus), ToolkitRelease("rocm", release))
+def test_code_for_gpus(release, gpus, archs):
+    backend = "rocm" if gpus.startswith("gfx") else "cuda"
+    found = archs_for_gpus(parsed(gpus), ToolkitRelease(backend, release))
     assert (written(found.archs), found.left_out) == (archs, ())
 
 
@@ -258,7 +238,7 @@ def test_a_gpu_older_than_the_compiler_is_left_out():
     )
 
 
-@given(st.sets(st.sampled_from(GPUS)), CUDAS)
+@given(st.sets(st.sampled_from(DEVICES)), CUDAS)
 def test_every_gpu_has_code_or_a_reason(gpus, compiler):
     found = archs_for_gpus(gpus, compiler)
     out = {left.arch for left in found.left_out}
@@ -274,7 +254,7 @@ def test_every_gpu_has_code_or_a_reason(gpus, compiler):
     assert select_compilable(found.archs, compiler).archs == found.archs
 
 
-@given(st.sets(st.sampled_from(EVERY_PROCESSOR)), ROCMS)
+@given(st.sets(st.sampled_from(PROCESSORS)), ROCMS)
 def test_every_processor_has_its_own_code_or_a_reason(gpus, compiler):
     found = archs_for_gpus(gpus, compiler)
     out = {left.arch for left in found.left_out}

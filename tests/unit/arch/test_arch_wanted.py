@@ -5,11 +5,11 @@ import json
 import pytest
 
 from torchwheel_runtime import data
-from torchwheel_runtime.arch import toolkit_releases
+from torchwheel_runtime.arch import releases
 from torchwheel_runtime.arch.devices import Gpu, VisibleGpus
 from torchwheel_runtime.arch.lists import NamedArchs, choose_archs
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease, arch_names, releases_able
+from torchwheel_runtime.arch.releases import ToolkitRelease, arch_names, releases_able
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.versions import version_numbers
 
@@ -79,19 +79,6 @@ def test_without_a_gpu_the_default_counts():
     assert read(CUDA, {}, for_this_machine=True, default=DEFAULT) == ("7.5 12.0+PTX", "matrix.yaml")
 
 
-def test_without_anything_it_says_why_and_what_to_do():
-    with pytest.raises(
-        UsageError,
-        match=r"^no arch to compile for: no driver; set TORCH_CUDA_ARCH_LIST, e\.g\. \w+=9\.0$",
-    ):
-        read(CUDA, {}, for_this_machine=True)
-    with pytest.raises(
-        UsageError,
-        match=r"nothing names one; set PYTORCH_ROCM_ARCH, e\.g\. PYTORCH_ROCM_ARCH=gfx942$",
-    ):
-        read(ROCM, {})
-
-
 def test_what_is_left_out_is_told():
     found = choose_archs(CUDA, {}, argument=NamedArchs("6.0 8.0", "--archs"))
     assert " ".join(map(str, found.archs)) == "8.0"
@@ -100,31 +87,49 @@ def test_what_is_left_out_is_told():
     assert [str(left.arch) for left in seen.left_out] == ["6.1"]
 
 
-def test_nothing_left_is_an_error_that_says_all():
-    with pytest.raises(
-        UsageError,
-        match=r"^--archs: nothing to compile for: 6\.0: CUDA 13\.0 cannot .*; 6\.1: CUDA 13\.0 can",
-    ):
-        choose_archs(CUDA, {}, argument=NamedArchs("6.0 6.1", "--archs"))
-    with pytest.raises(UsageError, match=r"^visible GPUs: nothing to compile for: 6\.1: CUDA 13"):
-        choose_archs(CUDA, {}, for_this_machine=True, look=Look("6.1"))
+HERE = {"for_this_machine": True}
+REFUSED = {
+    "no GPU": (
+        *(CUDA, {}, HERE),
+        r"no arch to compile for: no driver; set TORCH_CUDA_ARCH_LIST, e\.g\. \w+=9\.0$",
+    ),
+    "nothing named": (
+        *(ROCM, {}, {}),
+        r".*nothing names one; set PYTORCH_ROCM_ARCH, e\.g\. PYTORCH_ROCM_ARCH=gfx942$",
+    ),
+    "nothing left": (
+        *(CUDA, {}, {"argument": NamedArchs("6.0 6.1", "--archs")}),
+        r"--archs: nothing to compile for: 6\.0: CUDA 13\.0 cannot .*; 6\.1: CUDA 13\.0 can",
+    ),
+    "nothing left of the GPUs": (
+        *(CUDA, {}, {**HERE, "look": Look("6.1")}),
+        r"visible GPUs: nothing to compile for: 6\.1: CUDA 13",
+    ),
+    "a wrong variable": (
+        *(CUDA, {"TORCH_CUDA_ARCH_LIST": "9.x"}, {}),
+        r'TORCH_CUDA_ARCH_LIST: "9\.x" is not an arch',
+    ),
+    "an empty argument": (
+        *(CUDA, {}, {"argument": NamedArchs("", "--archs")}),
+        r"--archs: an arch list expected",
+    ),
+}
 
 
-def test_a_wrong_list_names_its_source():
-    with pytest.raises(UsageError, match=r'^TORCH_CUDA_ARCH_LIST: "9\.x" is not an arch'):
-        read(CUDA, {"TORCH_CUDA_ARCH_LIST": "9.x"})
-    with pytest.raises(UsageError, match=r"^--archs: an arch list expected"):
-        read(CUDA, {}, argument=NamedArchs("", "--archs"))
+@pytest.mark.parametrize(("compiler", "environ", "given", "says"), REFUSED.values(), ids=REFUSED)
+def test_what_is_wrong_names_its_source(compiler, environ, given, says):
+    with pytest.raises(UsageError, match=f"^{says}"):
+        read(compiler, environ, **given)
 
 
 def test_every_minor_release_of_the_range_is_there():
     cuda = ["11.8", *(f"12.{minor}" for minor in range(10) if minor != 7)]
-    assert list(toolkit_releases.archs_by_release("cuda")) == [
+    assert list(releases.archs_by_release("cuda")) == [
         *cuda,
         *(f"13.{minor}" for minor in range(6)),
     ]
     rocm = ["5.7", "6.0", "6.1", "6.2", "6.3", "6.4", "7.0", "7.1", "7.2"]
-    assert list(toolkit_releases.archs_by_release("rocm")) == rocm
+    assert list(releases.archs_by_release("rocm")) == rocm
 
 
 def test_pascal_to_blackwell():
@@ -137,7 +142,7 @@ def test_an_arch_that_goes_never_comes_back():
     """A hole in a column would be a mistake of the table."""
     for backend in ("cuda", "rocm"):
         for name in arch_names(backend):
-            has = [name in listed for listed in toolkit_releases.archs_by_release(backend).values()]
+            has = [name in listed for listed in releases.archs_by_release(backend).values()]
             first, last = has.index(True), len(has) - has[::-1].index(True)
             assert all(has[first:last]), (backend, name)
 
@@ -161,7 +166,7 @@ def test_names_of_generations_are_known_archs():
 )
 def test_a_release_that_is_not_listed_can_what_the_one_before_could(release, as_release):
     found = [str(arch) for arch in ToolkitRelease("cuda", release).archs]
-    assert found == list(toolkit_releases.archs_by_release("cuda")[as_release])
+    assert found == list(releases.archs_by_release("cuda")[as_release])
 
 
 def test_rocm_6_4_cannot_what_only_7_2_can():

@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel_runtime.arch import devices, drivers
-from torchwheel_runtime.arch.devices import Gpu, VisibleGpus, visible_gpus
-from torchwheel_runtime.arch.drivers import Board, cuda_order, select_boards
+from torchwheel_runtime.arch import devices
+from torchwheel_runtime.arch.devices import (
+    Board,
+    Gpu,
+    VisibleGpus,
+    cuda_order,
+    select_boards,
+    visible_gpus,
+)
 from torchwheel_runtime.arch.model import CudaArch, parse
 from torchwheel_runtime.errors import TorchwheelError
 
@@ -113,13 +119,9 @@ def test_a_node_that_is_kept_from_this_container_is_not_there(node_with_four):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "simd_count 4",
+        *("", "simd_count 4", "simd_count\n", "\0", "a b c\n"),
         "simd_count 4\ngfx_target_version 90402\nunique_id x\n",
         "simd_count 4\ngfx_target_version x\n",
-        "simd_count\n",
-        "\0",
-        "a b c\n",
     ],
 )
 def test_a_node_that_says_nothing_of_use_is_not_there(sysfs, text):
@@ -150,17 +152,18 @@ def test_a_device_that_may_not_be_opened_says_what_to_do(node_with_four):
     with pytest.raises(
         TorchwheelError, match=r"no access to .*kfd: add this user to the groups ren"
     ):
-        drivers.amd_boards({}, node_with_four.root)
+        devices.amd_boards({}, node_with_four.root)
     assert node_with_four.seen().gpus == ()
 
 
 def test_amds_driver(tmp_path):
-    assert drivers.amd_driver(tmp_path) is None
+    with pytest.raises(devices.DriverError, match="no AMD GPU driver"):
+        devices.amd_driver(tmp_path)
     module = tmp_path / "sys/module/amdgpu"
     module.mkdir(parents=True)
-    assert drivers.amd_driver(tmp_path) == os.uname().release
+    assert devices.amd_driver(tmp_path).version == os.uname().release
     (module / "version").write_text("6.10.5\n")
-    assert drivers.amd_driver(tmp_path) == "6.10.5"
+    assert devices.amd_driver(tmp_path).version == "6.10.5"
 
 
 # Which GPUs a process may use, by what the drivers list and the variables choose.
@@ -271,7 +274,7 @@ def test_cuda_counts_the_fastest_first():
 
 
 def of(boards, monkeypatch):
-    monkeypatch.setattr(devices.drivers, "nvidia_boards", lambda library: boards)
+    monkeypatch.setattr(devices, "nvidia_boards", lambda library: boards)
 
 
 def test_nvidias_gpus_are_numbered_as_torch_does(monkeypatch):

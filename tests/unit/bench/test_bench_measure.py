@@ -135,27 +135,35 @@ def test_a_small_cell_has_no_copy(here):
     assert "copy" not in row.times
 
 
-def test_a_peer_that_cannot_run_is_noted(here):
-    row = measured_cell(peers={"eager": torch.relu, "liger": fails})
-    assert row.failures == {"liger": "ModuleNotFoundError: No module named 'liger_kernel'"}
-    assert not row.loses
+NO_LIGER = "ModuleNotFoundError: No module named 'liger_kernel'"
+CELLS = {
+    "a peer that cannot run": (
+        {"peers": {"eager": torch.relu, "liger": fails}},
+        {"liger": NO_LIGER},
+    ),
+    "ours that cannot run": ({"ours": fails}, {"ours": NO_LIGER}),
+    "a wrong result": (
+        {"ours": lambda x: torch.relu(x) * 1.1},
+        {"ours": "wrong: differs by 0.1 from the first peer"},
+    ),
+    "nan": ({"ours": lambda x: x * float("nan")}, {"ours": ...}),
+    "one result of several": (
+        {"ours": lambda x: (x, x + 1), "peers": {"eager": lambda x: (x, x)}},
+        {"ours": ...},
+    ),
+    # They are compared on copies.
+    "in place": ({"ours": torch.relu_, "peers": {"eager": torch.relu}}, {}),
+}
 
 
-def test_ours_failing_is_a_lost_cell(here):
-    row = measured_cell(ours=fails)
-    assert "ours" in row.failures
+@pytest.mark.parametrize(("changes", "failures"), CELLS.values(), ids=CELLS)
+def test_a_failure_is_noted_and_of_ours_a_lost_cell(here, changes, failures):
+    row = measured_cell(**changes)
+    assert {name: failures.get(name, says) and says for name, says in row.failures.items()} == {
+        name: row.failures[name] if says is ... else says for name, says in failures.items()
+    }
+    assert row.loses == ("ours" in failures)
     assert "eager" in row.times
-    assert row.loses
-
-
-def test_a_wrong_result_is_a_lost_cell(here):
-    row = measured_cell(ours=lambda x: torch.relu(x) * 1.1)
-    assert row.failures == {"ours": "wrong: differs by 0.1 from the first peer"}
-    assert row.loses
-
-
-def test_nan_is_wrong(here):
-    assert "ours" in measured_cell(ours=lambda x: x * float("nan")).failures
 
 
 def test_who_was_not_compiled_is_left_out(here):
@@ -164,16 +172,6 @@ def test_who_was_not_compiled_is_left_out(here):
     )
     assert row.failures == {"compile": "late", "max-autotune": "late"}
     assert set(row.times) == {"copy", "ours", "eager"}
-
-
-def test_in_place_results_are_compared_on_copies(here):
-    row = measured_cell(ours=torch.relu_, peers={"eager": torch.relu})
-    assert row.failures == {}
-
-
-def test_several_results_are_compared(here):
-    row = measured_cell(ours=lambda x: (x, x + 1), peers={"eager": lambda x: (x, x)})
-    assert "ours" in row.failures
 
 
 def test_host_time_leaves_out_who_cannot_run(here, monkeypatch):

@@ -14,7 +14,7 @@ from bench_records import MIB, record, row, small, timing
 from kernelbench.record import read
 
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel_runtime.arch.torch_releases import TorchFacts
+from torchwheel_runtime.arch.releases import TorchFacts
 from torchwheel_runtime.claims import Claims, Part
 from wheelmaker import make_wheel
 

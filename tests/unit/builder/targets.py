@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder.extension import ArchFilter, Extension, Module, Operator
 from torchwheel_runtime.builder.sources import DeviceFile, Sources
 from torchwheel_runtime.builder.target import DeviceCompiler, Python, Sysroot, Target, TorchHeaders

@@ -10,8 +10,7 @@ import pytest
 from targets import CUDA_STABLE, EXTENSION, sources
 
 from torchwheel_runtime.builder import environment, ninja, provision
-from torchwheel_runtime.builder.build import build
-from torchwheel_runtime.builder.ninja import Plan, Step, is_progress
+from torchwheel_runtime.builder.ninja import Plan, Step, build, is_progress
 from torchwheel_runtime.builder.provision import complete_environment
 from torchwheel_runtime.builder.recipe import Recipe, make_recipe
 from torchwheel_runtime.console import Quiet

@@ -29,36 +29,55 @@ def call(archs: str, by: str, *arguments: str) -> "subprocess.CompletedProcess[s
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_archs_that_setup_py_hard_codes_stop_the_first_file():
-    done = call("8.0;9.0+PTX", "environment", "-c", "a.cu", *HARD)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "torchwheel: the project hard-codes the archs 5.3;9.0; expected those of "
-        'TORCH_CUDA_ARCH_LIST, 8.0;9.0+PTX; pass --archs "5.3;9.0", or replace them: '
-        "build.archs_by: replaced in matrix.yaml, --archs-by replaced of torchwheel build\n"
-    )
-
-
-def test_archs_that_are_the_matrix_own_are_compiled():
-    done = call("5.3;9.0", "environment", "-c", "a.cu", *HARD)
-    assert done.stdout == " ".join(["nvcc -c a.cu", *HARD]) + "\n"
-
-
-def test_hard_coded_archs_are_replaced_on_request():
-    done = call("8.0;9.0+PTX", "replaced", "-c", "a.cu", "-O3", *HARD, "-o", "a.o")
-    assert done.stdout == (
+HARD_CODED = (
+    "torchwheel: the project hard-codes the archs 5.3;9.0; expected those of "
+    'TORCH_CUDA_ARCH_LIST, 8.0;9.0+PTX; pass --archs "5.3;9.0", or replace them: '
+    "build.archs_by: replaced in matrix.yaml, --archs-by replaced of torchwheel build\n"
+)
+FILE, HIP = ("-c", "a.cu"), ("-c", "a.hip", "--offload-arch=gfx942")
+CALLS = {
+    "hard-coded ones stop the first file": (
+        ("8.0;9.0+PTX", "environment", *FILE, *HARD),
+        "",
+        HARD_CODED,
+    ),
+    "the matrix' own are compiled": (
+        ("5.3;9.0", "environment", *FILE, *HARD),
+        " ".join(["nvcc -c a.cu", *HARD]) + "\n",
+        "",
+    ),
+    "hard-coded ones are replaced on request": (
+        ("8.0;9.0+PTX", "replaced", *FILE, "-O3", *HARD, "-o", "a.o"),
         "nvcc -c a.cu -O3 -o a.o -gencode=arch=compute_80,code=sm_80 "
-        "-gencode=arch=compute_90,code=sm_90 -gencode=arch=compute_90,code=compute_90\n"
-    )
+        "-gencode=arch=compute_90,code=sm_90 -gencode=arch=compute_90,code=compute_90\n",
+        "",
+    ),
+    "a file may have fewer": (("5.3;8.0;9.0", "declared", *FILE, *HARD), "nvcc -c a.cu ", ""),
+    "and no others": (
+        ("8.0;9.0", "declared", *FILE, *HARD),
+        "",
+        "torchwheel: the project compiles for 5.3, which the arch list 8.0",
+    ),
+    "AMD's are replaced": (
+        ("gfx90a;gfx1100", "replaced", *HIP, "-o", "a.o"),
+        "nvcc -c a.hip -o a.o --offload-arch=gfx90a --offload-arch=gfx1100\n",
+        "",
+    ),
+    "AMD's others": (("gfx90a", "declared", *HIP), "", "torchwheel: the project compiles for gfx"),
+    "AMD's fewer": (("gfx90a;gfx942", "declared", *HIP), "nvcc -c a.hip ", ""),
+}
 
 
-def test_a_file_may_have_fewer_of_the_declared_archs_but_no_others():
-    assert call("5.3;8.0;9.0", "declared", "-c", "a.cu", *HARD).returncode == 0
-    done = call("8.0;9.0", "declared", "-c", "a.cu", *HARD)
-    assert done.returncode == 1
-    assert done.stderr.startswith(
-        "torchwheel: the project compiles for 5.3, which the arch list 8.0"
+@pytest.mark.parametrize(("arguments", "output", "errors"), CALLS.values(), ids=CALLS)
+def test_the_archs_of_a_call(arguments, output, errors):
+    done = call(*arguments)
+    assert (done.returncode, bool(done.stdout), bool(done.stderr)) == (
+        bool(errors),
+        bool(output),
+        bool(errors),
     )
+    for found, expected in ((done.stdout, output), (done.stderr, errors)):
+        assert found == expected if expected.endswith("\n") else found.startswith(expected)
 
 
 @pytest.mark.parametrize("arguments", [("--version",), ("-dlink", "a.o", *HARD), ("-c", "a.cu")])
@@ -83,14 +102,6 @@ def test_calls_that_compile_for_no_named_arch_pass(arguments):
 def test_the_ways_to_name_archs(options, codes):
     named, others = gpu_compiler.split([*options, "-c", "a.cu"])
     assert (gpu_compiler.codes_in(named), others) == (codes, ["-c", "a.cu"])
-
-
-def test_archs_of_amd_are_replaced_too():
-    done = call("gfx90a;gfx1100", "replaced", "-c", "a.hip", "--offload-arch=gfx942", "-o", "a.o")
-    expected = "nvcc -c a.hip -o a.o --offload-arch=gfx90a --offload-arch=gfx1100\n"
-    assert done.stdout == expected
-    assert call("gfx90a", "declared", "-c", "a.hip", "--offload-arch=gfx942").returncode == 1
-    assert call("gfx90a;gfx942", "declared", "-c", "a.hip", "--offload-arch=gfx942").stdout
 
 
 CUDA_ARCHS = st.lists(
@@ -178,30 +189,28 @@ CALL = (
 )
 
 
-@pytest.mark.parametrize(("calls", "found"), [("", 0), (f"{CALL}\n{CALL}\n", 2)])
-def test_another_nvcc_is_one_line(nvcc, tmp_path, calls, found):
+JOIN_FAULTS = {
+    "no call": ("", r"nvcc --dryrun: expected one call of fatbinary, found 0; compile without s"),
+    "two calls": (
+        f"{CALL}\n{CALL}\n",
+        r"nvcc --dryrun: expected one call of fatbinary, found 2; compile without shards$",
+    ),
+    "an image that is no part": (
+        f"{CALL}\n",
+        r"nvcc --dryrun: an image of a\.cu\.o, elf for 90, is no part of its compile; compile "
+        "without shards$",
+    ),
+    "no fatbinary": (f"{CALL}\n", "nvcc: expected `fatbinary` beside it, found none$"),
+}
+
+
+@pytest.mark.parametrize("case", JOIN_FAULTS)
+def test_another_nvcc_is_one_line(nvcc, tmp_path, case):
+    calls, line = JOIN_FAULTS[case]
     (tmp_path / "calls").write_text(calls)
-    line = (
-        rf"^nvcc --dryrun: expected one call of fatbinary, found {found}; compile without shards$"
-    )
+    if case == "no fatbinary":
+        (tmp_path / "fatbinary").unlink()
     with pytest.raises(TorchwheelError, match=line):
-        join_parts([str(nvcc)], "a.cu.o", {}, "objcopy", tmp_path)
-
-
-def test_an_image_that_is_no_part_is_one_line(nvcc, tmp_path):
-    (tmp_path / "calls").write_text(f"{CALL}\n")
-    line = (
-        r"^nvcc --dryrun: an image of a\.cu\.o, elf for 90, is no part of its compile; compile "
-        "without shards$"
-    )
-    with pytest.raises(TorchwheelError, match=line):
-        join_parts([str(nvcc)], "a.cu.o", {}, "objcopy", tmp_path)
-
-
-def test_without_a_fatbinary_it_is_one_line(nvcc, tmp_path):
-    (tmp_path / "calls").write_text(f"{CALL}\n")
-    (tmp_path / "fatbinary").unlink()
-    with pytest.raises(TorchwheelError, match=r"nvcc: expected `fatbinary` beside it, found none$"):
         join_parts([str(nvcc)], "a.cu.o", {}, "objcopy", tmp_path)
 
 

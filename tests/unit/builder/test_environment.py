@@ -6,9 +6,9 @@ import pytest
 from targets import CUDA_ATEN, CUDA_STABLE, EXTENSION
 
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.builder import discovery, environment
-from torchwheel_runtime.builder.build import BYTES_PER_JOB, parallel_jobs
-from torchwheel_runtime.builder.target import Python, TorchHeaders
+from torchwheel_runtime.builder import environment
+from torchwheel_runtime.builder.ninja import BYTES_PER_JOB, parallel_jobs
+from torchwheel_runtime.builder.target import Python, Target, TorchHeaders
 from torchwheel_runtime.errors import UsageError
 
 HERE = f"linux_{platform.machine()}"
@@ -64,21 +64,25 @@ def rocm(tmp_path):
     }
 
 
+def read(environ: dict[str, str]) -> Target:
+    target = environment.read_target(environ, Path("/p"))
+    assert target is not None
+    return target
+
+
 def test_without_an_abi_the_package_is_pure():
     assert environment.read_target({"CUDA_HOME": "/cuda"}, Path()) is None
 
 
 def test_a_whole_environment_is_a_target():
-    target = environment.read_target(CUDA, Path("/p"))
-    assert target is not None
+    target = read(CUDA)
     assert target.toolkit.archs == (parse("8.0"), parse("9.0+PTX"))
     assert (target.cxx, target.launcher, target.python, target.sysroot) == ("g++", (), None, None)
     assert (target.platform, target.cross) == (HERE, False)
 
 
 def test_another_platform_is_cross_compiled(cuda):
-    target = environment.read_target({**CUDA, environment.PLATFORM: OTHER}, Path("/p"))
-    assert target is not None
+    target = read({**CUDA, environment.PLATFORM: OTHER})
     assert (target.platform, target.cross) == (OTHER, True)
     assert target.toolkit.runtime.is_relative_to(cuda / "targets")
 
@@ -88,15 +92,14 @@ def test_another_platform_is_cross_compiled(cuda):
 )
 def test_each_installer_keeps_cudas_runtime_elsewhere(tmp_path, place):
     with pytest.raises(UsageError, match=r"no libcudart_static\.a in .*point it at a whole CUDA"):
-        discovery.cuda_runtime(tmp_path, "x86_64")
+        environment.cuda_runtime(tmp_path, "x86_64")
     (tmp_path / place).mkdir(parents=True)
     (tmp_path / place / "libcudart_static.a").touch()
-    assert discovery.cuda_runtime(tmp_path, "x86_64") == tmp_path / place / "libcudart_static.a"
+    assert environment.cuda_runtime(tmp_path, "x86_64") == tmp_path / place / "libcudart_static.a"
 
 
 def test_a_rocm_environment_is_a_target(rocm):
-    target = environment.read_target(rocm, Path("/p"))
-    assert target is not None
+    target = read(rocm)
     assert target.toolkit.archs == (parse("gfx90a"), parse("gfx942"))
     assert target.toolkit.runtime == Path(rocm["ROCM_PATH"]) / "lib" / "libamdhip64.so"
 
@@ -105,9 +108,9 @@ def test_a_distributions_rocm_keeps_its_library_elsewhere(tmp_path):
     library = tmp_path / "lib" / "x86_64-linux-gnu" / "libamdhip64.so"
     library.parent.mkdir(parents=True)
     with pytest.raises(UsageError, match=r"no libamdhip64\.so in .*x86_64-linux-gnu; point it"):
-        discovery.hip_runtime(tmp_path, "x86_64")
+        environment.hip_runtime(tmp_path, "x86_64")
     library.touch()
-    assert discovery.hip_runtime(tmp_path, "x86_64") == library
+    assert environment.hip_runtime(tmp_path, "x86_64") == library
 
 
 def test_a_sysroot_has_one_gcc(rocm, tmp_path):
@@ -121,8 +124,7 @@ def test_a_sysroot_has_one_gcc(rocm, tmp_path):
         library.parent.mkdir(parents=True)
         library.touch()
         if release == "10":
-            target = environment.read_target(environ, Path("/p"))
-            assert target is not None
+            target = read(environ)
             assert target.sysroot is not None
             assert target.sysroot.gcc == library.parent
     with pytest.raises(UsageError, match=r"expected once, found 2 times"):
@@ -131,11 +133,10 @@ def test_a_sysroot_has_one_gcc(rocm, tmp_path):
 
 def test_an_aten_target_is_for_the_running_python(torch, monkeypatch):
     python = Python(Path("/py"), Path("/pybind11"), ".so")
-    monkeypatch.setattr(discovery, "running_python", lambda: python)
+    monkeypatch.setattr(environment, "running_python", lambda: python)
     folder = torch('  set(TORCH_CXX_FLAGS "-D_GLIBCXX_USE_CXX11_ABI=0")\n')
     environ = {**CUDA, environment.ABI: "aten", environment.TORCH: str(folder)}
-    target = environment.read_target(environ, Path("/p"))
-    assert target is not None
+    target = read(environ)
     assert (target.python, target.torch.old_abi) == (python, True)
     with pytest.raises(UsageError, match="build it on that platform"):
         environment.read_target({**environ, environment.PLATFORM: OTHER}, Path("/p"))
@@ -151,18 +152,18 @@ def test_an_aten_target_is_for_the_running_python(torch, monkeypatch):
     ],
 )
 def test_the_abi_is_read_from_torchs_own_file(torch, text, old):
-    assert discovery.has_old_abi(torch(f"x\n{text}\ny\n")) == old
+    assert environment.has_old_abi(torch(f"x\n{text}\ny\n")) == old
 
 
 def test_a_torch_without_its_cmake_file_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"TorchConfig\.cmake: No such file .*which C\+\+ ABI"):
-        discovery.has_old_abi(tmp_path)
+        environment.has_old_abi(tmp_path)
 
 
 def test_a_missing_pybind11_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install pybind11"):
-        discovery.running_python()
+        environment.running_python()
 
 
 @pytest.mark.parametrize("name", sorted(set(CUDA) - {environment.ABI, environment.NAME}))
@@ -206,8 +207,7 @@ def test_the_matrix_and_the_extension_name_one_floor():
 
 
 def test_archs_may_be_parted_by_blanks_as_torch_allows():
-    target = environment.read_target({**CUDA, environment.ARCH_LIST: " 8.0 9.0+PTX"}, Path("/p"))
-    assert target is not None
+    target = read({**CUDA, environment.ARCH_LIST: " 8.0 9.0+PTX"})
     assert " ".join(map(str, target.toolkit.archs)) == "8.0 9.0+PTX"
 
 

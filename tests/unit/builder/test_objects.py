@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from targets import CUDA_ATEN, CUDA_STABLE, EXTENSION, PY312, ROCM_STABLE, sources
 from test_build import COUNTED, Shell
 
-from torchwheel_runtime.builder.build import build
-from torchwheel_runtime.builder.ninja import Step
+from torchwheel_runtime.builder.ninja import Step, build
 from torchwheel_runtime.builder.objects import (
     MANIFEST,
     collect_objects,

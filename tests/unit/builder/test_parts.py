@@ -87,6 +87,19 @@ def test_each_part_has_its_files(target, files, output, project):
     assert recipe.whole().outputs == (output,)
 
 
+def environ_of(part: str, folder: Path) -> dict[str, str]:
+    """The environment of a part's build; CUDA and torch are in one folder."""
+    return {
+        environment.ABI: "stable",
+        environment.PART: part,
+        environment.CUDA_HOME: str(folder),
+        environment.TOOLKIT: "13.0",
+        environment.ARCH_LIST: "9.0",
+        environment.TORCH: str(folder),
+        environment.TORCH_RELEASE: "2.11",
+    }
+
+
 @pytest.mark.parametrize(
     ("part", "packages", "library"),
     [
@@ -103,16 +116,7 @@ def test_the_wheel_of_a_part_has_its_library_alone(part, packages, library, tmp_
         "from torchwheel_runtime.builder import Extension\n"
         "EXTENSION = Extension('pkg', 'csrc', ())\n"
     )
-    environ = {
-        environment.ABI: "stable",
-        environment.PART: part,
-        environment.CUDA_HOME: str(tmp_path),
-        environment.TOOLKIT: "13.0",
-        environment.ARCH_LIST: "9.0",
-        environment.TORCH: str(tmp_path),
-        environment.TORCH_RELEASE: "2.11",
-    }
-    for name, value in environ.items():
+    for name, value in environ_of(part, tmp_path).items():
         monkeypatch.setenv(name, value)
     arguments = setup_arguments(tmp_path, ".", "pkg/__init__.py")
     assert arguments["packages"] == packages
@@ -124,24 +128,19 @@ def test_families_of_an_aten_front_end_are_one_unit(project):
     assert step.command[step.command.index("-include") + 1] == str(project / "torch/a.cpp")
 
 
-def test_only_front_ends_are_told_so(project):
-    for target in (KERNELS, STABLE, OLD, DLPACK):
-        recipe = recipe_of(target, project)
-        for name, steps in recipe.groups.items():
-            expected = name.startswith(("front-", "entry-points"))
-            for macro in ("-DTORCHWHEEL_FRONT_END", '-DTORCHWHEEL_PACKAGE="pkg"'):
-                assert all((macro in step.command) is expected for step in steps)
-
-
-def test_only_kernels_know_the_gpus_runtime(project):
-    for target in (KERNELS, STABLE, OLD, DLPACK):
-        words = [
-            word
-            for step in recipe_of(target, project).whole().steps
-            for word in step.command
-            if word.startswith("/cuda")
-        ]
-        assert bool(words) is (target is KERNELS), words
+@pytest.mark.parametrize("target", [KERNELS, STABLE, OLD, DLPACK], ids=lambda one: one.name)
+def test_what_each_part_knows(target, project):
+    """Front ends are told so, kernels know the GPU's runtime, front ends need torch."""
+    recipe = recipe_of(target, project)
+    for name, steps in recipe.groups.items():
+        expected = name.startswith(("front-", "entry-points"))
+        for macro in ("-DTORCHWHEEL_FRONT_END", '-DTORCHWHEEL_PACKAGE="pkg"'):
+            assert all((macro in step.command) is expected for step in steps)
+    steps = recipe.whole().steps
+    words = [word for step in steps for word in step.command if word.startswith("/cuda")]
+    assert bool(words) is (target is KERNELS), words
+    torch = [word for word in steps[-1].command if "libtorch" in word]
+    assert ("stub/libtorch.so" in torch, bool(torch)) == (target in (STABLE, OLD),) * 2
 
 
 def test_each_part_claims_the_flags_that_its_commands_have(project):
@@ -162,14 +161,6 @@ def commands(recipe: Recipe) -> list[tuple[str, ...]]:
     """Its compile commands, but for the one of torchwheel's own file."""
     steps = [step for group in recipe.groups.values() for step in group]
     return [step.command for step in steps if not step.inputs[0].endswith("interface.c")]
-
-
-def test_only_front_ends_need_torch(project):
-    for target in (KERNELS, DLPACK):
-        link = recipe_of(target, project).whole().steps[-1]
-        assert not any("libtorch" in word for word in link.command)
-    for target in (STABLE, OLD):
-        assert "stub/libtorch.so" in recipe_of(target, project).whole().steps[-1].command
 
 
 def test_kernels_are_compiled_as_those_of_a_whole_library(project):
@@ -212,16 +203,6 @@ def test_an_extension_in_one_library_has_no_parts(project):
 
 
 def test_an_unknown_part_is_refused():
-    environ = {
-        environment.ABI: "stable",
-        environment.PART: "kernel",
-        environment.CUDA_HOME: "/cuda",
-        environment.TOOLKIT: "13.0",
-        environment.ARCH_LIST: "9.0",
-        environment.TORCH: "/torch",
-        environment.TORCH_RELEASE: "2.11",
-    }
-    with pytest.raises(
-        UsageError, match="TORCHWHEEL_PART=kernel: kernels, front_end, entry_points"
-    ):
-        environment.read_target(environ, Path("/p"))
+    says = "TORCHWHEEL_PART=kernel: kernels, front_end, entry_points"
+    with pytest.raises(UsageError, match=says):
+        environment.read_target(environ_of("kernel", Path("/none")), Path("/p"))

@@ -18,7 +18,7 @@ from targets import (
 )
 
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder import flavour, probes
 from torchwheel_runtime.builder.extension import ArchFilter, Extension
 from torchwheel_runtime.builder.flags import Flags, Probe
@@ -192,37 +192,37 @@ def found(tree, target, only=None):
     return sources_of(EXTENSION, dataclasses.replace(target, source=tree), only)
 
 
-def test_all_of_a_stable_library(tree):
-    sources = found(tree, CUDA_STABLE)
-    assert sources.device == [
-        DeviceFile("a.cu", (parse("9.0"), parse("12.0+PTX"))),
-        DeviceFile("b c.cu", (parse("12.0+PTX"),)),
-    ]
-    assert sources.host == ["host.cpp", "a.cpp"]
-    assert sources.binding == ["a_stable.cpp", "b_stable.cpp"]
-    assert not sources.python
-    assert not sources.included
+BEFORE_STABLE = dataclasses.replace(CUDA_ATEN, python=None)
+A = DeviceFile("a.cu", (parse("9.0"), parse("12.0+PTX")))
+B = DeviceFile("b c.cu", (parse("12.0+PTX"),))
+SOURCES = {
+    "all of a stable library": (
+        *(CUDA_STABLE, None),
+        {"device": [A, B], "host": ["host.cpp", "a.cpp"], "python": [], "included": []}
+        | {"binding": ["a_stable.cpp", "b_stable.cpp"]},
+    ),
+    # The module is one unit with the operators' bindings.
+    "aten": (
+        *(CUDA_ATEN, None),
+        {"binding": ["aten.cpp"], "included": ["b_aten.cpp"], "python": ["module.cpp"]},
+    ),
+    "one operator": (
+        *(CUDA_STABLE, "a"),
+        {"device": [A], "host": ["host.cpp", "a.cpp"], "binding": ["a_stable.cpp"]},
+    ),
+    "one operator for an older torch": (BEFORE_STABLE, "b", {"binding": ["b_aten.cpp"]}),
+}
 
 
-def test_the_module_of_the_aten_flavour_is_one_unit_with_the_operators_bindings(tree):
-    sources = found(tree, CUDA_ATEN)
-    assert sources.binding == ["aten.cpp"]
-    assert sources.included == ["b_aten.cpp"]
-    assert sources.python == ["module.cpp"]
+@pytest.mark.parametrize(("target", "only", "expected"), SOURCES.values(), ids=SOURCES)
+def test_the_sources_of_a_library(tree, target, only, expected):
+    sources = found(tree, target, only)
+    assert {name: list(getattr(sources, name)) for name in expected} == expected
 
 
-def test_one_operator_alone(tree):
-    sources = found(tree, CUDA_STABLE, "a")
-    assert [file.path for file in sources.device] == ["a.cu"]
-    assert sources.host == ["host.cpp", "a.cpp"]
-    assert sources.binding == ["a_stable.cpp"]
-
-
-def test_one_operator_alone_for_an_older_torch(tree):
-    target = dataclasses.replace(CUDA_ATEN, python=None)
-    assert found(tree, target, "b").binding == ["b_aten.cpp"]
+def test_an_operator_without_a_binding_for_the_flavour(tree):
     with pytest.raises(UsageError, match="a: has no binding for the aten flavour"):
-        found(tree, target, "a")
+        found(tree, BEFORE_STABLE, "a")
 
 
 def test_an_operator_without_a_kernel_for_the_target_is_left_out(tree):

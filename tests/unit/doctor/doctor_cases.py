@@ -5,16 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import wheelmaker
-from torchwheel_runtime.arch.devices import Gpu
+from torchwheel_runtime.arch.devices import Driver, Gpu
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.doctor.caches import CacheState
-from torchwheel_runtime.doctor.case import Case, Package
+from torchwheel_runtime.doctor.case import CacheState, Case, Package
 from torchwheel_runtime.doctor.dist_info import DistInfo
 from torchwheel_runtime.doctor.importing import ImportResult
-from torchwheel_runtime.doctor.loader import Links
-from torchwheel_runtime.doctor.native import NativeLibrary
+from torchwheel_runtime.doctor.native import Links, NativeLibrary
 from torchwheel_runtime.inspect.elf import GpuCode
-from torchwheel_runtime.machine.facts import Driver, InstalledToolkit, Machine, Torch
+from torchwheel_runtime.machine.facts import InstalledToolkit, Machine, Torch
 from torchwheel_runtime.runtime.status import ExtensionStatus, OperatorStatus, Refusal
 from torchwheel_runtime.toolkit.host import HostCompiler
 

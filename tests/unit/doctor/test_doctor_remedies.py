@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import pytest
 from doctor_cases import CPU_TORCH, CUDA_TORCH, H200, SITE, case, links, native, package
 
 from torchwheel_runtime.arch.model import parse
@@ -32,79 +33,77 @@ def foreign(runtime, *undefined, absent=(), imported=RAISED, torch=">=2.5.1"):
     return package(info=info, natives=(library,), imported=imported)
 
 
-def test_a_torch_of_pypi_that_does_not_fit_either_is_not_the_fix():
-    """Of autoawq-kernels: CUDA 12 and old strings, which PyPI's torch 2.11 has not."""
-    made = foreign("libcudart.so.12", OLD_STRINGS, absent=("libcudart.so.12", "libc10_cuda.so"))
-    verdict = judge(case(made, torch=CPU_TORCH, **NO_GPU))
-    assert verdict.findings[0].name == "backend"
-    assert verdict.fix == (
+CPU = {"torch": CPU_TORCH, **NO_GPU}
+PYPI = "`pip install --force-reinstall torch==2.11.0` brings PyPI's, which has CUDA"
+FIXES = {
+    # autoawq-kernels: CUDA 12 and old strings, which PyPI's torch 2.11 has not.
+    "a torch of PyPI that does not fit either": (
+        foreign("libcudart.so.12", OLD_STRINGS, absent=("libcudart.so.12", "libc10_cuda.so")),
+        CPU,
         "`pip install 'torch==2.6.*'` brings PyPI's, which it fits (CUDA 12, strings of before "
         "GCC 5); or keep torch 2.11.0+cpu and install a wheel for it: `torchwheel install demo "
-        "--index URL`"
-    )
+        "--index URL`",
+    ),
+    "PyTorch's own index has builds that PyPI has not": (
+        foreign("libcudart.so.12", absent=("libcudart.so.12",), torch="==2.11.*"),
+        {"torch": CUDA_TORCH},
+        "`pip install --force-reinstall 'torch==2.11.*' --index-url "
+        "https://download.pytorch.org/whl/cu129` brings one that it fits (CUDA 12); or keep torch "
+        "2.11.0+cu130 and install a wheel for it: `torchwheel install demo --index URL`",
+    ),
+    "no torch fits": (
+        foreign("libcudart.so.11", NEWER, absent=("libcudart.so.11",)),
+        CPU,
+        "install a wheel for torch 2.11.0+cpu: `torchwheel install demo --index URL`; no torch is "
+        "known that this one fits",
+    ),
+    "a torch of PyPI that fits": (
+        foreign("libcudart.so.13", absent=("libcudart.so.13", "libc10_cuda.so")),
+        CPU,
+        PYPI,
+    ),
+}
+
+
+@pytest.mark.parametrize(("made", "machine", "fix"), FIXES.values(), ids=FIXES)
+def test_the_fix(made, machine, fix):
+    verdict = judge(case(made, **machine))
+    assert verdict.fix == fix
+    if machine is CPU:
+        assert verdict.findings[0].rule == "backend"
+    if fix == PYPI:
+        assert {f.fix for f in verdict.findings if f.rule in ("backend", "library")} == {fix}
 
 
 def test_after_that_the_doctor_does_not_lead_back():
     """With a torch for CUDA 13, another wheel alone is no fix of old strings."""
     made = foreign("libcudart.so.12", OLD_STRINGS, absent=("libcudart.so.12",))
     verdict = judge(case(made, torch=CUDA_TORCH))
-    fixes = {finding.fix for finding in verdict.findings if finding.name != "import"}
+    fixes = {finding.fix for finding in verdict.findings if finding.rule != "import"}
     assert len(fixes) == 1
     assert "'torch==2.6.*'" in verdict.fix
     assert "torchwheel install demo --index URL" in verdict.fix
 
 
-def test_pytorchs_own_index_has_builds_that_pypi_has_not():
-    made = foreign("libcudart.so.12", absent=("libcudart.so.12",), torch="==2.11.*")
-    verdict = judge(case(made, torch=CUDA_TORCH))
-    assert verdict.fix == (
-        "`pip install --force-reinstall 'torch==2.11.*' --index-url "
-        "https://download.pytorch.org/whl/cu129` brings one that it fits (CUDA 12); or keep torch "
-        "2.11.0+cu130 and install a wheel for it: `torchwheel install demo --index URL`"
-    )
-
-
-def test_where_no_torch_fits_another_wheel_is_the_fix():
-    made = foreign("libcudart.so.11", NEWER, absent=("libcudart.so.11",))
-    verdict = judge(case(made, torch=CPU_TORCH, **NO_GPU))
-    assert verdict.fix == (
-        "install a wheel for torch 2.11.0+cpu: `torchwheel install demo --index URL`; no torch is "
-        "known that this one fits"
-    )
-
-
-def test_a_torch_of_pypi_that_fits_is_still_the_fix():
-    made = foreign("libcudart.so.13", absent=("libcudart.so.13", "libc10_cuda.so"))
-    verdict = judge(case(made, torch=CPU_TORCH, **NO_GPU))
-    fix = "`pip install --force-reinstall torch==2.11.0` brings PyPI's, which has CUDA"
-    assert verdict.fix == fix
-    assert {f.fix for f in verdict.findings if f.name in ("backend", "library")} == {fix}
+TORCHAO = foreign(
+    "libcudart.so.13",
+    CUDA_SHIM,
+    absent=("libc10_cuda.so", "libtorch_cuda.so"),
+    imported=IMPORTED,
+)
 
 
 def test_a_torch_for_cpus_without_a_gpu_is_no_fault_if_the_import_works():
     """Of torchao: its import goes on without its libraries."""
-    made = foreign(
-        "libcudart.so.13",
-        CUDA_SHIM,
-        absent=("libc10_cuda.so", "libtorch_cuda.so"),
-        imported=IMPORTED,
-    )
-    verdict = judge(case(made, torch=CPU_TORCH, **NO_GPU))
+    verdict = judge(case(TORCHAO, **CPU))
     assert verdict.ok, verdict
     assert "and torch 2.11.0+cpu is for CPUs, so its kernels lie idle" in verdict.says
 
 
 def test_with_a_gpu_every_finding_of_that_torch_has_one_fix():
-    made = foreign(
-        "libcudart.so.13",
-        CUDA_SHIM,
-        absent=("libc10_cuda.so", "libtorch_cuda.so"),
-        imported=IMPORTED,
-    )
-    verdict = judge(case(made, torch=CPU_TORCH, gpus=(H200,)))
-    assert [f.name for f in verdict.findings][:2] == ["backend", "library"]
-    fix = "`pip install --force-reinstall torch==2.11.0` brings PyPI's, which has CUDA"
-    assert {f.fix for f in verdict.findings} == {fix}
+    verdict = judge(case(TORCHAO, torch=CPU_TORCH, gpus=(H200,)))
+    assert [f.rule for f in verdict.findings][:2] == ["backend", "library"]
+    assert {f.fix for f in verdict.findings} == {PYPI}
     assert "LD_LIBRARY_PATH" not in repr(verdict)
 
 
@@ -113,5 +112,5 @@ def test_a_library_of_nobodys_torch_still_has_its_own_fix():
     made = dataclasses.replace(
         made, natives=(dataclasses.replace(made.natives[0], needed=("libnuma.so.99",), code=()),)
     )
-    verdict = judge(case(made, torch=CPU_TORCH, **NO_GPU))
+    verdict = judge(case(made, **CPU))
     assert "add its folder to LD_LIBRARY_PATH" in verdict.fix

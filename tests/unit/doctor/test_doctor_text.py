@@ -23,12 +23,16 @@ from hypothesis import strategies as st
 from torchwheel_runtime.arch.devices import Gpu
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.claims import LibraryFlags
-from torchwheel_runtime.doctor import text_report as text_
-from torchwheel_runtime.doctor.caches import CacheState, CorruptLibrary
-from torchwheel_runtime.doctor.case import Case, Report
+from torchwheel_runtime.doctor import report as text_
+from torchwheel_runtime.doctor.case import CacheState, Case, CorruptLibrary, Report
 from torchwheel_runtime.doctor.importing import ImportResult
-from torchwheel_runtime.doctor.json_report import report_json
-from torchwheel_runtime.doctor.text_report import package_text, report_text, row, unwrapped_row
+from torchwheel_runtime.doctor.report import (
+    package_text,
+    report_json,
+    report_text,
+    row,
+    unwrapped_row,
+)
 from torchwheel_runtime.doctor.verdict import judge, judge_machine
 from torchwheel_runtime.inspect.elf import GpuCode
 from torchwheel_runtime.jit.key import CacheKey

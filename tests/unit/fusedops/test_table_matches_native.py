@@ -66,14 +66,8 @@ def test_a_public_operator_can_have_entry_points_in_the_modules(op):
     schema = torch._C.parse_schema(f"{NAMESPACE}::{op.schema}")
     assert not op.name.endswith(("_backward", "_"))
     kinds = {str(argument.real_type).removeprefix("Optional[") for argument in schema.arguments}
-    assert {kind.rstrip("]") for kind in kinds} <= {
-        "Tensor",
-        "float",
-        "int",
-        "SymInt",
-        "bool",
-        "str",
-    }
+    known = {"Tensor", "float", "int", "SymInt", "bool", "str"}
+    assert {kind.rstrip("]") for kind in kinds} <= known
     assert {str(result.type) for result in schema.returns} <= {"Tensor"}
     limits = re.findall(r"kMost(\w+) = (\d+)", text("families/registrar.h"))
     most = {name: int(number) for name, number in limits}

@@ -21,10 +21,13 @@ def found():
     return find_engine({"PATH": os.environ["PATH"]}).name
 
 
-def test_docker_is_taken_where_its_server_answers(path):
-    program(path / "docker", "echo 28.0")
+@pytest.mark.parametrize(
+    ("docker", "taken"), [("echo 28.0", "docker"), ("exit 1", "podman"), ("echo ''", "podman")]
+)
+def test_podman_is_taken_where_docker_has_no_server(path, docker, taken):
+    program(path / "docker", docker)
     program(path / "podman", "")
-    assert found() == "docker"
+    assert found() == taken
 
 
 def test_docker_builds_with_the_builder_that_knows_secrets(path, monkeypatch):
@@ -32,13 +35,6 @@ def test_docker_builds_with_the_builder_that_knows_secrets(path, monkeypatch):
     program(path / "docker", 'echo "BuildKit $DOCKER_BUILDKIT"')
     engine = find_engine({"PATH": os.environ["PATH"]})
     assert engine.call(["build"], "image a") == "BuildKit 1\n"
-
-
-@pytest.mark.parametrize("silent", ["exit 1", "echo ''"])
-def test_podman_is_taken_where_docker_has_no_server(path, silent):
-    program(path / "docker", silent)
-    program(path / "podman", "")
-    assert found() == "podman"
 
 
 def test_none_is_one_line_with_the_way_out(path):

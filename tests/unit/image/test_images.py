@@ -24,9 +24,10 @@ from torchwheel.matrix.variants import resolve
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 ROOT = Path(__file__).parents[3]
+DOCKER = ROOT / "pkg" / "torchwheel" / "data" / "docker"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def matrix():
     return load(ROOT / "matrix.yaml")
 
@@ -109,9 +110,8 @@ def test_the_python_of_a_variant(matrix):
 def test_recipes_are_those_of_the_matrix_else_torchwheels_own(matrix, tmp_path):
     stable = variant(matrix, "cu130-stable")
     here = image_of(matrix, stable, tmp_path)
-    ours = ROOT / "pkg" / "torchwheel" / "data" / "docker"
-    assert here.recipe == (ours / "cuda.Dockerfile").read_text()
-    shutil.copytree(ours, tmp_path / "recipes")
+    assert here.recipe == (DOCKER / "cuda.Dockerfile").read_text()
+    shutil.copytree(DOCKER, tmp_path / "recipes")
     (tmp_path / "recipes" / "cuda.Dockerfile").write_text("FROM scratch\n")
     own = matrix.containers.model_copy(update={"recipes": "recipes"})
     changed = image_of(matrix.model_copy(update={"containers": own}), stable, tmp_path)
@@ -165,9 +165,7 @@ def test_every_argument_an_image_gets_is_in_its_recipe(matrix):
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="no bash")
 def test_recipe_scripts_are_well_formed(tmp_path):
-    import subprocess
-
-    for script in (ROOT / "pkg" / "torchwheel" / "data" / "docker").glob("*.sh"):
+    for script in DOCKER.glob("*.sh"):
         subprocess.run(["bash", "-n", str(script)], check=True)
 
 
@@ -177,20 +175,14 @@ def test_recipe_scripts_are_well_formed(tmp_path):
 DAY = "20261030T120000Z"
 
 
-@pytest.fixture(scope="module")
-def dated_matrix():
-    return load(ROOT / "matrix.yaml")
-
-
 @pytest.fixture
 def service():
     """Has Debian's bullseye of one day."""
 
     class Snapshots(http.server.BaseHTTPRequestHandler):
         def do_HEAD(self):
-            self.send_response(
-                200 if self.path == f"/debian/{DAY}/dists/bullseye/InRelease" else 404
-            )
+            there = self.path == f"/debian/{DAY}/dists/bullseye/InRelease"
+            self.send_response(200 if there else 404)
             self.end_headers()
 
         def log_message(self, *_):
@@ -210,8 +202,8 @@ def test_a_service_without_the_day_is_one_line_with_the_ways_out(service):
         require_snapshot("http://127.0.0.1:9", DAY, "bullseye")
 
 
-def test_todays_packages_are_taken_only_if_they_are_asked_for(dated_matrix, monkeypatch):
-    containers = dated_matrix.containers
+def test_todays_packages_are_taken_only_if_they_are_asked_for(matrix, monkeypatch):
+    containers = matrix.containers
     assert service_of(containers, {}) == containers.snapshot_service
     assert service_of(containers, {"TORCHWHEEL_SNAPSHOTS": "http://m.test/a"}) == "http://m.test/a"
     assert service_of(containers, {"TORCHWHEEL_SNAPSHOTS": "none"}) is None
@@ -223,28 +215,25 @@ def test_todays_packages_are_taken_only_if_they_are_asked_for(dated_matrix, monk
     undated = containers.model_copy(update={"snapshot": None})
     assert service_of(undated, {}) is None
     monkeypatch.setenv("TORCHWHEEL_SNAPSHOTS", "http://m.test/a")
-    mirrored = debian(containers, ROOT / "pkg" / "torchwheel" / "data" / "docker", "sid")
+    mirrored = debian(containers, DOCKER, "sid")
     assert (mirrored.args, mirrored.mirrors) == (
         {"SNAPSHOT": containers.snapshot},
         {"SNAPSHOTS": "http://m.test/a"},
     )
     monkeypatch.setenv("TORCHWHEEL_SNAPSHOTS", "none")
-    assert debian(containers, ROOT / "pkg" / "torchwheel" / "data" / "docker", "sid") == BaseImage(
-        "sid"
-    )
+    assert debian(containers, DOCKER, "sid") == BaseImage("sid")
 
 
-def test_every_stage_of_an_image_is_of_its_day(dated_matrix, monkeypatch):
+def test_every_stage_of_an_image_is_of_its_day(matrix, monkeypatch):
     monkeypatch.delenv("TORCHWHEEL_SNAPSHOTS", raising=False)
     older = "20250101T000000Z"
-    rocm = dated_matrix.toolkits["rocm7.2"]
+    rocm = matrix.toolkits["rocm7.2"]
     packages = rocm.packages.model_copy(update={"snapshot": older})
-    toolkits = {**dated_matrix.toolkits, "rocm7.2": rocm.model_copy(update={"packages": packages})}
-    moved = dated_matrix.model_copy(update={"toolkits": toolkits})
-    variant = next(one for one in resolve(moved) if one.id == "rocm7.2-stable")
-    needs = image_of(moved, variant, ROOT, "x86_64").needs
+    toolkits = {**matrix.toolkits, "rocm7.2": rocm.model_copy(update={"packages": packages})}
+    moved = matrix.model_copy(update={"toolkits": toolkits})
+    needs = image_of(moved, variant(moved, "rocm7.2-stable"), ROOT, "x86_64").needs
     assert needs["BASE_IMAGE"].args == {"SNAPSHOT": older}
-    assert needs["BUILD_BASE"].args == {"SNAPSHOT": dated_matrix.containers.snapshot}
+    assert needs["BUILD_BASE"].args == {"SNAPSHOT": matrix.containers.snapshot}
     assert needs["BASE_IMAGE"].needs["BASE_IMAGE"] == BaseImage("sid", None, older)
     assert needs["BASE_IMAGE"].needs["BASE_IMAGE"].local.endswith(f"/base:sid-{older}")
 

@@ -1,6 +1,5 @@
 """Catalogues of releases, and the groups of wheels that an index makes of them."""
 
-import contextlib
 import dataclasses
 import json
 from collections.abc import Callable
@@ -8,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from torchwheel.index.catalogue import (
     Catalogue,
@@ -32,7 +29,7 @@ from torchwheel.index.groups import (
 )
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.arch.torch_releases import TorchFacts, torch_releases
+from torchwheel_runtime.arch.releases import TorchFacts, torch_releases
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel_runtime.versions import version_numbers
@@ -142,27 +139,6 @@ def test_a_malformed_catalogue_is_one_line(tmp_path: Path, fault: str) -> None:
     assert "\n" not in line
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    at=st.integers(0, 2),
-    field=st.sampled_from(sorted(json.loads(KEPT.read_text())["wheels"][0])),
-    value=st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner),
-        max_leaves=4,
-    ),
-)
-def test_any_value_is_read_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, at: int, field: str, value: object
-) -> None:
-    document = json.loads(KEPT.read_text())
-    document["wheels"][at][field] = value
-    path = tmp_path_factory.mktemp("any") / "catalogue.json"
-    path.write_text(json.dumps(document))
-    with contextlib.suppress(MalformedError):
-        read_catalogue(path)
-
-
 def test_each_malformed_catalogue_of_a_folder_has_a_line(tmp_path: Path) -> None:
     for tag, text in (("v1", "[]"), ("v2", KEPT.read_text()), ("v3", "{")):
         (tmp_path / tag).mkdir()
@@ -201,51 +177,58 @@ BUILDS = torch_builds(
         "2.12": TorchFacts({"cuda": ("13.0", "13.2"), "rocm": ("7.2",)}, ()),
     }
 )
-ATEN = Claims("x", "aten", "2.6", "cuda", "cu124", "12.4", (parse("9.0"),))
 CU132 = stable(toolkit="cu132", toolkit_version="13.2")
 
 
-def test_groups_of_a_stable_wheel() -> None:
-    expected = (*("cu130", "cu130/torch2.11", "cu130/torch2.12", "cu132", "cu132/torch2.12"),)
-    assert groups_of([stable()], BUILDS) == (expected,)
-    (newer,) = groups_of([stable(torch_release="2.12")], BUILDS)
-    assert newer == ("cu130", "cu130/torch2.12", "cu132", "cu132/torch2.12")
+def aten(torch: str, cuda: str | None = None) -> Claims:
+    if cuda is None:
+        return Claims("x", "aten", torch)
+    toolkit = f"cu{cuda.replace('.', '')}"
+    return Claims("x", "aten", torch, "cuda", toolkit, cuda, (parse("9.0"),))
 
 
-def test_a_toolkit_with_a_wheel_of_its_own_is_not_offered_another() -> None:
-    one, other = groups_of([stable(), CU132], BUILDS)
-    assert one == ("cu130", "cu130/torch2.11", "cu130/torch2.12")
-    assert other == ("cu132", "cu132/torch2.12")
+ATEN = aten("2.6", "12.4")
+ALL_13 = (*("cu130", "cu130/torch2.11", "cu130/torch2.12", "cu132", "cu132/torch2.12"),)
+GROUPS: dict[str, tuple[list[Claims], list[tuple[str, ...]]]] = {
+    "stable": ([stable()], [ALL_13]),
+    "stable, of a newer torch": (
+        [stable(torch_release="2.12")],
+        [("cu130", "cu130/torch2.12", "cu132", "cu132/torch2.12")],
+    ),
+    "a toolkit with a wheel of its own is not offered another": (
+        [stable(), CU132],
+        [ALL_13[:3], ALL_13[3:]],
+    ),
+    "aten": ([ATEN], [("cu124", "cu124/torch2.6")]),
+    "a torch that was not published for the toolkit": (
+        [aten("2.11", "13.0"), aten("2.11", "13.2")],
+        [("cu130", "cu130/torch2.11"), ("cu132",)],
+    ),
+    "aten, for CPUs": ([aten("2.6")], [("cpu", "cpu/torch2.6")]),
+    "the pure wheel is wherever another is": (
+        [PURE, ATEN],
+        [("cpu", "cu124", "cu124/torch2.6"), ("cu124", "cu124/torch2.6")],
+    ),
+    "pure alone": ([PURE], [("cpu",)]),
+    "a universal wheel is in a group for each torch that it serves": (
+        [universal(("cuda 12.4", "cuda 13.0", "rocm 7.2"))],
+        [
+            (
+                *("cpu", "cu124", "cu124/torch2.6", "cu128", "cu128/torch2.11", *ALL_13),
+                *("rocm7.2", "rocm7.2/torch2.11", "rocm7.2/torch2.12"),
+            )
+        ],
+    ),
+    "universal, without a front end for 2.6": (
+        [universal(("cuda 12.4",), torch=("2.11",))],
+        [("cpu", "cu128", "cu128/torch2.11")],
+    ),
+}
 
 
-def test_groups_of_an_aten_wheel() -> None:
-    assert groups_of([ATEN], BUILDS) == (("cu124", "cu124/torch2.6"),)
-    # A torch that was not published for the toolkit of the wheel has no group of it.
-    one, other = (
-        Claims("x", "aten", "2.11", "cuda", f"cu13{minor}", f"13.{minor}", (parse("9.0"),))
-        for minor in (0, 2)
-    )
-    assert groups_of([one, other], BUILDS) == (("cu130", "cu130/torch2.11"), ("cu132",))
-    cpu = Claims("x", "aten", "2.6")
-    assert groups_of([cpu], BUILDS) == (("cpu", "cpu/torch2.6"),)
-
-
-def test_the_pure_wheel_is_wherever_another_is() -> None:
-    pure, _ = groups_of([PURE, ATEN], BUILDS)
-    assert pure == ("cpu", "cu124", "cu124/torch2.6")
-    assert groups_of([PURE], BUILDS) == (("cpu",),)
-
-
-def test_a_universal_wheel_is_in_a_group_for_each_torch_that_it_serves() -> None:
-    (groups,) = groups_of([universal(("cuda 12.4", "cuda 13.0", "rocm 7.2"))], BUILDS)
-    assert groups == (
-        *("cpu", "cu124", "cu124/torch2.6", "cu128", "cu128/torch2.11"),
-        *("cu130", "cu130/torch2.11", "cu130/torch2.12", "cu132", "cu132/torch2.12"),
-        *("rocm7.2", "rocm7.2/torch2.11", "rocm7.2/torch2.12"),
-    )
-    # No front end for 2.6: no group for it.
-    (groups,) = groups_of([universal(("cuda 12.4",), torch=("2.11",))], BUILDS)
-    assert groups == ("cpu", "cu128", "cu128/torch2.11")
+@pytest.mark.parametrize(("claims", "groups"), GROUPS.values(), ids=GROUPS)
+def test_groups(claims: list[Claims], groups: list[tuple[str, ...]]) -> None:
+    assert list(groups_of(claims, BUILDS)) == groups
 
 
 def test_every_published_torch_that_our_universal_wheel_serves_has_a_group() -> None:

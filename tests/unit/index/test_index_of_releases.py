@@ -21,12 +21,12 @@ from torchwheel.index.catalogue import (
     catalogue_text,
     read_wheel_entry,
 )
-from torchwheel.index.contents import index_of
+from torchwheel.index.contents import Index, index_of
 from torchwheel.index.pages import index_pages
 from torchwheel.index.store import Store, store_of
 from torchwheel.index.withdrawals import parse_withdrawals
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel_runtime.arch.torch_releases import torch_releases
+from torchwheel_runtime.arch.releases import torch_releases
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.versions import version_numbers
 from wheelmaker import make_wheel, stable, universal
@@ -56,6 +56,11 @@ def releases(tmp_path: Path) -> list[Catalogue]:
     return [release(tmp_path / tag, tag, day) for day, tag in ((1, "1.0.0"), (2, "1.1.0"))]
 
 
+def all_of(releases: list[Catalogue]) -> Index:
+    """The index of releases of which nothing was withdrawn."""
+    return index_of(releases, Store(ASSETS), parse_withdrawals("schema: 1", ""))
+
+
 def pages(releases: list[Catalogue], withdrawn: str = "", address: str = ASSETS) -> dict[str, str]:
     withdrawals = parse_withdrawals(f"schema: 1\n{withdrawn}", "yanked.yaml")
     index = index_of(releases, Store(address), withdrawals)
@@ -83,9 +88,7 @@ def test_files_are_links_to_the_assets_of_their_releases(releases: list[Catalogu
 
 
 def test_the_index_holds_pages_alone(releases: list[Catalogue], tmp_path: Path) -> None:
-    write_index(
-        index_of(releases, Store(ASSETS), parse_withdrawals("schema: 1", "")), tmp_path / "i"
-    )
+    write_index(all_of(releases), tmp_path / "i")
     names = {path.name for path in (tmp_path / "i").rglob("*") if path.is_file()}
     assert names == {"index.html", "index.json"}
 
@@ -258,25 +261,16 @@ def test_two_releases_with_different_files_of_a_name(releases: list[Catalogue]) 
 def test_a_page_that_has_not_changed_is_the_old_file(
     releases: list[Catalogue], tmp_path: Path
 ) -> None:
-    none = parse_withdrawals("schema: 1", "")
     out = tmp_path / "i"
-    write_index(index_of(releases[:1], Store(ASSETS), none), out)
+    write_index(all_of(releases[:1]), out)
     before = {path.relative_to(out): path.stat() for path in out.rglob("*.json")}
-    write_index(index_of(releases, Store(ASSETS), none), out)
+    write_index(all_of(releases), out)
     same = {name for name, old in before.items() if (out / name).stat().st_ino == old.st_ino}
     assert Path(GROUP, "helper", "index.json") in same
     assert Path(GROUP, "demo", "index.json") not in same
     assert pages(releases) == {
         str(path.relative_to(out)): path.read_text() for path in out.rglob("*") if path.is_file()
     }
-
-
-def _torn(page: Path) -> None:
-    page.write_bytes(page.read_bytes()[:-5])
-
-
-def _changed(page: Path) -> None:
-    page.write_bytes(page.read_bytes().replace(b"helper", b"hacker"))
 
 
 def _elsewhere(page: Path) -> None:
@@ -292,15 +286,20 @@ def _pipe(page: Path) -> None:
     os.mkfifo(page)
 
 
-def _away(page: Path) -> None:
-    page.unlink()
+SPOILED: dict[str, Callable[[Path], object]] = {
+    "torn": lambda page: page.write_bytes(page.read_bytes()[:-5]),
+    "changed": lambda page: page.write_bytes(page.read_bytes().replace(b"helper", b"hacker")),
+    "elsewhere": _elsewhere,
+    "pipe": _pipe,
+    "away": Path.unlink,
+}
 
 
-@pytest.mark.parametrize("spoil", [_torn, _changed, _elsewhere, _pipe, _away])
+@pytest.mark.parametrize("spoil", SPOILED.values(), ids=SPOILED)
 def test_an_old_page_is_taken_only_with_the_bytes_that_were_written(
     releases: list[Catalogue], tmp_path: Path, spoil: Callable[[Path], None]
 ) -> None:
-    index = index_of(releases, Store(ASSETS), parse_withdrawals("schema: 1", ""))
+    index = all_of(releases)
     out, page = tmp_path / "i", Path(GROUP, "helper", "index.html")
     write_index(index, out)
     spoil(out / page)
@@ -317,9 +316,7 @@ def test_an_old_page_is_taken_only_with_the_bytes_that_were_written(
 def test_groups_that_offer_the_same_files_have_one_document(
     releases: list[Catalogue], tmp_path: Path
 ) -> None:
-    write_index(
-        index_of(releases, Store(ASSETS), parse_withdrawals("schema: 1", "")), tmp_path / "i"
-    )
+    write_index(all_of(releases), tmp_path / "i")
     document = tmp_path / "i" / GROUP / "demo" / "index.json"
     assert document.samefile(tmp_path / "i" / "cu130/torch2.12/demo/index.json")
     # There the small wheel is offered by its version alone.

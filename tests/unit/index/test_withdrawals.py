@@ -1,12 +1,9 @@
 """yanked.yaml: what it means, and one line for each fault of it."""
 
-import contextlib
 import dataclasses
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from torchwheel.index.catalogue import CatalogueWheel, read_catalogue
 from torchwheel.index.withdrawals import (
@@ -151,13 +148,3 @@ def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
         read_withdrawals(path)
     with pytest.raises(UsageError, match=str(tmp_path)):
         read_withdrawals(tmp_path)
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    st.text("schema: 1\nyankedremovedprojects{}[]==.whl\"'#-\\u0085x ", max_size=80)
-    | st.text(max_size=20)
-)
-def test_any_text_is_read_or_refused(text: str) -> None:
-    with contextlib.suppress(UsageError):
-        parse_withdrawals(f"schema: 1\n{text}", "yanked.yaml").check(WHEELS)

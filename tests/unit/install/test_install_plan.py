@@ -9,7 +9,8 @@ from install_cases import ENVIRONMENT, Pages, bundles, document, entry, environm
 from packaging.requirements import Requirement
 
 import wheelmaker
-from torchwheel.install.metadata import read_metadata
+from torchwheel.install.choose import finding_text
+from torchwheel.install.contents import read_metadata
 from torchwheel.install.plan import Trust, choose, parse_wanted, plan
 from torchwheel.install.report import no_torch, none_fits, ranking_json, ranking_text
 from torchwheel_runtime.errors import TorchwheelError, UsageError
@@ -129,7 +130,7 @@ def test_metadata_names_the_torch_that_a_name_does_not(index, metadata):
         assert index.plan().downloads[0].path.name.startswith("demo-1.0-")
         ranking = choose(INDEX, Requirement("demo"), ENVIRONMENT, index.fetch)
         (rejected,) = ranking.rejected
-        assert str(rejected.reasons[0]) == (
+        assert finding_text(rejected.reasons[0]) == (
             "torch: expected torch==2.12.*; found torch 2.11.0+cu130"
         )
     else:
@@ -137,23 +138,20 @@ def test_metadata_names_the_torch_that_a_name_does_not(index, metadata):
             index.plan()
 
 
-def test_metadata_of_another_wheel(index):
-    index.add(version="1.0", tag=TAG, claims=None, requires=["torch"], metadata=True)
-    key = next(key for key in index.fetch.pages if key.endswith(".metadata"))
-    index.fetch.pages[key] = wheelmaker.metadata("demo", "2.0", [])
-    with pytest.raises(TorchwheelError, match=r'expected demo 1.0, as the file is named, found "d'):
-        choose(INDEX, Requirement("demo"), ENVIRONMENT, index.fetch)
+NINES = "9" * 5000
+METADATA = {
+    "another version": ("2.0", [], 'expected demo 1.0, as the file is named, found "d'),
+    "a long version": (NINES, [], "expected demo 1.0, as the file is named"),
+    "a long number": ("1.0", [f"torch>={NINES}"], r"expected a requirement, found \"torch>=9"),
+    "a long marker": (
+        *("1.0", [f"x; python_version<'{NINES}'"]),
+        r"expected a requirement, found \"x; py",
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("version", "requires", "says"),
-    [
-        ("9" * 5000, [], "expected demo 1.0, as the file is named"),
-        ("1.0", [f"torch>={'9' * 5000}"], r"expected a requirement, found \"torch>=9"),
-        ("1.0", [f"x; python_version<'{'9' * 5000}'"], r"expected a requirement, found \"x; py"),
-    ],
-)
-def test_metadata_with_a_long_number(index, version, requires, says):
+@pytest.mark.parametrize(("version", "requires", "says"), METADATA.values(), ids=METADATA)
+def test_metadata_of_another_wheel_or_with_a_long_number(index, version, requires, says):
     index.add(version="1.0", tag=TAG, claims=None, requires=["torch"], metadata=True)
     key = next(key for key in index.fetch.pages if key.endswith(".metadata"))
     index.fetch.pages[key] = wheelmaker.metadata("demo", version, requires)
@@ -169,16 +167,13 @@ def test_candidates_of_a_release_are_taken_if_there_is_nothing_else(index):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "demo[x]", "demo @ https://h/x.whl", "demo; x", "-r x", "to/r", f"demo=={'9' * 5000}"],
+    ["", "demo[x]", "demo @ https://h/x.whl", "demo; x", "-r x", "to/r", f"demo=={'9' * 5000}"]
+    + ["Torch==2.11"],
 )
 def test_what_can_be_asked_for(text):
-    with pytest.raises(UsageError, match=r"^expected e\.g\."):
+    says = "torch itself is for pip" if text.startswith("T") else r"^expected e\.g\."
+    with pytest.raises(UsageError, match=says):
         parse_wanted(text)
-
-
-def test_torch_is_not_asked_for():
-    with pytest.raises(UsageError, match="torch itself is for pip"):
-        parse_wanted("Torch==2.11")
 
 
 def test_an_index_without_the_project(index):
@@ -217,4 +212,4 @@ def test_the_report_says_what_is_taken_and_why_not_the_others(index):
 def test_claims_of_the_file_are_read(index, tmp_path):
     index.add(version="1.0+cu130", tag=TAG)
     (download,) = index.plan().downloads
-    assert read_metadata(download.path, download.wheel.candidate).claims == STABLE
+    assert read_metadata(download.path, download.wheel).claims == STABLE

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jitmaker import Builds, CachedLibrary, Told, find_library, library_of, make_library, wanted
+from torchwheel_runtime.errors import MalformedError
 from torchwheel_runtime.files import discard
 from torchwheel_runtime.jit import lookup as verified_module
 from torchwheel_runtime.jit.lookup import CorruptError, open_verified
@@ -244,9 +245,8 @@ def test_a_lookup_imports_the_standard_library_alone():
     code = """
         import sys
         before = set(sys.modules)
-        import torchwheel_runtime.jit.lookup, torchwheel_runtime.jit.folder
-        import torchwheel_runtime.jit.key, torchwheel_runtime.jit.content
-        torchwheel_runtime.jit.folder.jit_folder()
+        import torchwheel_runtime.jit.lookup
+        torchwheel_runtime.jit.lookup.jit_folder()
         tops = {name.partition(".")[0] for name in set(sys.modules) - before}
         print(*sorted(tops - set(sys.stdlib_module_names)))
     """
@@ -256,9 +256,9 @@ def test_a_lookup_imports_the_standard_library_alone():
 
 
 def test_what_is_removed_while_it_is_read_is_absent_and_not_corrupt(folder, library, monkeypatch):
-    def read_too_late(data):
+    def read_too_late(*_):
         discard(library.parent)
-        raise ValueError("half of it")
+        raise MalformedError("x", "half of it")
 
-    monkeypatch.setattr(verified_module.entries, "load_entry", read_too_late)
+    monkeypatch.setattr(verified_module, "parse_json", read_too_late)
     assert find_library(folder, KEY) == CachedLibrary()

@@ -16,8 +16,8 @@ from jitmaker import Builds, Told, find_library, library_of, make_library, wante
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 from torchwheel_runtime.files import private_folder
 from torchwheel_runtime.jit import make as making
-from torchwheel_runtime.jit.content import SourceFiles
 from torchwheel_runtime.jit.lookup import open_verified
+from torchwheel_runtime.jit.make import SourceFiles
 
 
 def everything(folder):
@@ -158,55 +158,43 @@ def test_of_threads_one_builds_and_who_waits_hears_of_a_failure(folder):
     assert make_library(folder, wanted(), Builds(), Told()).is_file(), "who comes later tries again"
 
 
-def test_a_build_of_another_content_that_failed_is_no_reason(folder):
-    started, failing = threading.Event(), threading.Event()
+def fail(work):
+    raise TorchwheelError("does not compile")
+
+
+def made_after(folder, other, error):
+    """A library that waits for another thread's build, which ends by an error meanwhile."""
+    started, ending = threading.Event(), threading.Event()
 
     def build(work):
         started.set()
-        failing.wait(20)
-        raise TorchwheelError("does not compile")
+        ending.wait(20)
+        raise error
 
     class Waits(Told):
         def say(self, text):
-            failing.set()
-
-    def fail():
-        with pytest.raises(TorchwheelError):
-            make_library(folder, wanted("one"), build, Told())
-
-    thread = threading.Thread(target=fail)
-    thread.start()
-    assert started.wait(20)
-    assert make_library(folder, wanted("two"), Builds(), Waits()).is_file()
-    thread.join()
-
-
-def test_an_earlier_failure_is_no_reason_for_who_waits_for_a_build_that_was_stopped(folder):
-    def fail(work):
-        raise TorchwheelError("does not compile")
-
-    with pytest.raises(TorchwheelError):
-        make_library(folder, wanted(), fail, Told())
-    started, stopping = threading.Event(), threading.Event()
-
-    def stop(work):
-        started.set()
-        stopping.wait(20)
-        raise KeyboardInterrupt
-
-    class Waits(Told):
-        def say(self, text):
-            stopping.set()
+            ending.set()
 
     def run():
-        with pytest.raises(KeyboardInterrupt):
-            make_library(folder, wanted(), stop, Told())
+        with pytest.raises(type(error)):
+            make_library(folder, wanted(other), build, Told())
 
     thread = threading.Thread(target=run)
     thread.start()
     assert started.wait(20)
-    assert make_library(folder, wanted(), Builds(), Waits()).is_file()
+    library = make_library(folder, wanted("two"), Builds(), Waits())
     thread.join()
+    return library
+
+
+def test_a_build_of_another_content_that_failed_is_no_reason(folder):
+    assert made_after(folder, "one", TorchwheelError("does not compile")).is_file()
+
+
+def test_an_earlier_failure_is_no_reason_for_who_waits_for_a_build_that_was_stopped(folder):
+    with pytest.raises(TorchwheelError):
+        make_library(folder, wanted("two"), fail, Told())
+    assert made_after(folder, "two", KeyboardInterrupt()).is_file()
 
 
 def test_what_killed_builds_left_makes_room_before_the_next_one(folder, library):

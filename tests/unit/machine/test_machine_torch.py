@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel_runtime.machine.facts import Absent, Torch, Unanswered
+from torchwheel_runtime.machine.facts import Absent, Torch
 from torchwheel_runtime.machine.torch import (
     find_torch,
     import_problem,
@@ -57,27 +57,20 @@ def installed(tmp_path, monkeypatch):
     return lay_out
 
 
-def test_a_torch_for_cuda_is_read_and_not_imported(installed):
-    folder = installed(CUDA, "")
-    assert find_torch() == Torch("2.11.0+cu130", "13.0", None, folder)
+@pytest.mark.parametrize(
+    ("version", "config", "facts"),
+    [
+        (CUDA, "", ("2.11.0+cu130", "13.0", None)),
+        (ROCM, None, ("2.9.1+rocm6.4", None, "6.4.43484-123eb5128")),
+        (SOURCE, None, ("2.12.0a0+gitf1a6e6c", None, None)),
+        ("__version__ = '2.6'\ncuda = '12.4'\n", OLD_STRINGS, ("2.6", "12.4", None)),
+    ],
+    ids=["CUDA", "ROCm", "source", "old strings"],
+)
+def test_a_torch_is_read_and_not_imported(installed, version, config, facts):
+    folder = installed(version, config)
+    assert find_torch() == Torch(*facts, folder, old_abi=config == OLD_STRINGS)
     assert "torch" not in sys.modules
-
-
-def test_a_torch_for_rocm(installed):
-    folder = installed(ROCM)
-    assert find_torch() == Torch("2.9.1+rocm6.4", None, "6.4.43484-123eb5128", folder)
-
-
-def test_a_torch_from_source(installed):
-    folder = installed(SOURCE)
-    assert find_torch() == Torch("2.12.0a0+gitf1a6e6c", None, None, folder)
-
-
-def test_a_torch_with_old_strings(installed):
-    installed("__version__ = '2.6.0+cu124'\ncuda = '12.4'\n", OLD_STRINGS)
-    found = find_torch()
-    assert isinstance(found, Torch)
-    assert found.old_abi
 
 
 def test_no_torch(tmp_path, monkeypatch):
@@ -137,7 +130,7 @@ def test_a_torch_that_hangs_is_not_waited_for(installed, monkeypatch):
     (folder / "__init__.py").write_text("import time; time.sleep(60)")
     name = Path(sys.executable).name
     problem = import_problem(1)
-    assert isinstance(problem, Unanswered)
+    assert problem.problem
     assert str(problem) == f"torch cannot be imported: {name} gave no answer in 1 s"
     assert "python -c 'import torch'" in problem.fix
 

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 import pytest
-from release_artifacts import H200, TAG, Artifacts, smoke_of, write_project
+from release_artifacts import NATIVE, Artifacts, write_project
 
 import signing
 from torchwheel.check.gates import GATES, GateResult
 from torchwheel.release import artifacts as artifacts_
 from torchwheel.release import assemble
 from torchwheel.release.sdists import Sdist
-from wheelmaker import make_wheel, stable
+from wheelmaker import make_wheel
 
 
 @pytest.fixture
@@ -25,18 +25,10 @@ def artifacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Artifacts:
     monkeypatch.setattr(assemble, "sdist_faults", lambda *_, **__: [])
     write_project(tmp_path)
     made = Artifacts(tmp_path / "artifacts", tmp_path / "matrix.yaml")
-    native = make_wheel(
-        made.root / "wheel-cu130-stable",
-        version="1.0.0+cu130",
-        tag=TAG,
-        claims=stable(),
-        requires=("torch>=2.11",),
-    )
-    made.add("cu130-stable", native)
-    made.write_smoke("cu130-stable", smoke_of(native, H200))
-    pure = make_wheel(made.root / "wheel-pure")
-    made.add("pure", pure)
-    made.write_smoke("pure", smoke_of(pure))
+    made.add("cu130-stable", make_wheel(made.root / "wheel-cu130-stable", **NATIVE))
+    made.smoke("cu130-stable")
+    made.add("pure", make_wheel(made.root / "wheel-pure"))
+    made.smoke("pure")
     return made
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -24,12 +25,21 @@ from torchwheel.smoke.testing import digest_of_tests
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.files import sha256, sha256_by_name
+from wheelmaker import make_wheel, stable
 
 TAG = "py3-none-manylinux_2_28_x86_64"
 CPU = MachineRecord("3.12.1", "linux_x86_64", "2.39", "2.13.0+cpu", None, None, None)
 H200 = dataclasses.replace(
     CPU, torch="2.13.0+cu130", cuda="13.0", gpu=GpuRecord("NVIDIA H200", "9.0", "580.1")
 )
+NATIVE = {
+    "version": "1.0.0+cu130",
+    "tag": TAG,
+    "claims": stable(),
+    "requires": ("torch>=2.11",),
+}
+"""The wheel of cu130-stable."""
+
 MATRIX = """\
 schema: 1
 project: {name: demo, source: project}
@@ -162,6 +172,34 @@ class Artifacts:
         path = self.smoke_file(variant, artifact)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(smoke_record.dump_smoke(record))
+
+    def smoke(
+        self,
+        variant: str,
+        machine: MachineRecord | None = None,
+        artifact: str = "",
+        **changes: object,
+    ) -> None:
+        """A green smoke record of a variant's wheel, with changes; the native one ran on a GPU."""
+        machine = machine or (H200 if variant.startswith("cu") else CPU)
+        self.write_smoke(variant, smoke_of(self.wheels[variant], machine, **changes), artifact)
+
+    def drop(self, variant: str) -> None:
+        """Remove the folders of a variant."""
+        for kind in ("wheel", "smoke"):
+            shutil.rmtree(self.root / f"{kind}-{variant}")
+
+    def again(self, variant: str, machine: MachineRecord | None = None, **wheel: object) -> None:
+        """Another wheel of a variant, with every record that it needs."""
+        self.drop(variant)
+        self.add(variant, make_wheel(self.root / f"wheel-{variant}", **wheel))  # type: ignore[arg-type]
+        self.smoke(variant, machine)
+
+    def replace(self, old: str, new: str) -> None:
+        """Change the matrix."""
+        text = self.matrix.read_text()
+        assert old in text
+        self.matrix.write_text(text.replace(old, new))
 
     def edit(self, path: Path, **changes: object) -> None:
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))

@@ -1,15 +1,15 @@
 """A release is complete and proven, or it is not written and each fault has a line."""
 
 import dataclasses
-import hashlib
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from release_artifacts import CPU, H200, MATRIX, TAG, Artifacts, refused, run, smoke_of
+from release_artifacts import CPU, H200, MATRIX, NATIVE, TAG, Artifacts, refused, run
 
 from torchwheel.check.gates import GATES
 from torchwheel.cli import main
@@ -20,9 +20,10 @@ from torchwheel.pipeline.inputs import claims_of
 from torchwheel.release import write
 from torchwheel.release.assemble import assemble
 from torchwheel.release.rules import claims_match
-from torchwheel.smoke.record import TestResult, summarize
+from torchwheel.smoke.record import MachineRecord, TestResult, summarize
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import sha256
 from wheelmaker import make_wheel, stable
 
 CUDA = "demo-1.0.0+cu130-py3-none-manylinux_2_28_x86_64.whl"
@@ -55,7 +56,7 @@ def test_a_complete_release(artifacts, out):
     sums = [line.split("  ") for line in (out / "SHA256SUMS").read_text().splitlines()]
     assert {name for _, name in sums} == assets
     for digest, name in sums:
-        assert hashlib.sha256((out / name).read_bytes()).hexdigest() == digest
+        assert sha256(out / name) == digest
 
 
 @green
@@ -65,9 +66,8 @@ def test_the_catalogue_names_hashes_gates_and_machines(artifacts, out):
     assert (catalogue.project, catalogue.tag) == ("demo", "v1.0.0")
     native, pure = catalogue.wheels
     assert (native.file, native.project, native.version) == (CUDA, "demo", "1.0.0+cu130")
-    assert native.sha256 == hashlib.sha256((out / CUDA).read_bytes()).hexdigest()
-    metadata = (out / f"{CUDA}.metadata").read_bytes()
-    assert native.metadata_sha256 == hashlib.sha256(metadata).hexdigest()
+    assert native.sha256 == sha256(out / CUDA)
+    assert native.metadata_sha256 == sha256(out / f"{CUDA}.metadata")
     assert native.size == (out / CUDA).stat().st_size
     assert native.claims == stable()
     assert native.tags == (TAG,)
@@ -128,19 +128,38 @@ def test_a_release_is_a_valid_input_and_is_replaced(artifacts, out):
 
 @green
 def test_a_gpu_that_no_runner_has_is_not_waited_for(artifacts, out):
-    artifacts.matrix.write_text(
-        artifacts.matrix.read_text().replace(", cuda: [self-h", ", cpu: [h")
-    )
+    artifacts.replace(", cuda: [self-h", ", cpu: [h")
     artifacts.smoke_file("cu130-stable").unlink()
     assert "cu130-stable     2 KiB   8 ok  not run on a GPU" in run(artifacts, out)
 
 
-# Each function damages the artifacts; the value is the one line of the refusal.
+# What damages the artifacts, and the line of the refusal; {sha} is the hash of the pure wheel.
+
+Damage = Callable[[Artifacts], object]
 
 
-def no_wheel(a: Artifacts) -> None:
-    shutil.rmtree(a.root / "wheel-pure")
-    shutil.rmtree(a.root / "smoke-pure")
+def build(variant: str = "pure", **changes: object) -> Damage:
+    """Other facts in the build record of a variant."""
+    return lambda a: a.edit(a.build_file(variant), **changes)
+
+
+def smoke(**changes: object) -> Damage:
+    """Other facts in the smoke record of the pure wheel."""
+    return lambda a: a.edit(a.smoke_file("pure"), **changes)
+
+
+def tried(variant: str, machine: MachineRecord | None = None, **changes: object) -> Damage:
+    """Another smoke record, of another run."""
+    return lambda a: a.smoke(variant, machine, **changes)
+
+
+def again(variant: str, **wheel: object) -> Damage:
+    """Another wheel of a variant, its records in order."""
+    return lambda a: a.again(variant, **wheel)
+
+
+def one_more(**wheel: object) -> Damage:
+    return lambda a: make_wheel(a.root / "x", version="1.0.0+cu132", tag=TAG, **wheel)
 
 
 def two_wheels(a: Artifacts) -> None:
@@ -148,29 +167,13 @@ def two_wheels(a: Artifacts) -> None:
     shutil.copy(a.wheels["pure"], a.wheels["pure"].parent / name)
 
 
-def another_variant(a: Artifacts) -> None:
-    other = stable(variant="cu132-stable", toolkit="cu132")
-    make_wheel(a.root / "x", version="1.0.0+cu132", tag=TAG, claims=other)
-
-
-def no_claims(a: Artifacts) -> None:
-    make_wheel(a.root / "x", version="1.0.0+cu132", tag=TAG, claims=None)
-
-
-def not_a_wheel(a: Artifacts) -> None:
-    (a.root / "demo-1.0.0+x-py3-none-any.whl").write_bytes(b"PK")
-
-
-def a_link(a: Artifacts) -> None:
-    (a.root / "demo-9-py3-none-any.whl").symlink_to(a.wheels["pure"])
-
-
-def no_build_record(a: Artifacts) -> None:
-    a.build_file("pure").unlink()
-
-
 def two_build_records(a: Artifacts) -> None:
     shutil.copytree(a.build_file("pure").parent, a.root / "smoke-pure" / ".torchwheel")
+
+
+def a_stray_build_record(a: Artifacts) -> None:
+    stray = shutil.copy(a.build_file("pure"), a.build_file("pure").with_name("x.json"))
+    a.edit(stray, variant="cu118-stable")
 
 
 def a_torn_build_record(a: Artifacts) -> None:
@@ -178,184 +181,149 @@ def a_torn_build_record(a: Artifacts) -> None:
     path.write_text(path.read_text()[:40])
 
 
-def a_malformed_build_record(a: Artifacts) -> None:
-    a.edit(a.build_file("pure"), gates="8")
-
-
-def a_stray_build_record(a: Artifacts) -> None:
-    shutil.copy(a.build_file("pure"), a.build_file("pure").with_name("x.json"))
-    a.edit(a.build_file("pure").with_name("x.json"), variant="cu118-stable")
-
-
-def another_file(a: Artifacts) -> None:
-    a.edit(a.build_file("pure"), file="demo-0.9-py3-none-any.whl")
-
-
-def other_bytes_built(a: Artifacts) -> None:
-    a.edit(a.build_file("pure"), sha256="0" * 64)
-
-
-def red_build_record(a: Artifacts) -> None:
-    a.edit(a.build_file("pure"), smoke="failed")
-
-
 def no_smoke(a: Artifacts) -> None:
     a.smoke_file("pure").unlink()
     a.smoke_file("pure", "wheel-pure").unlink()
 
 
-def other_bytes_smoked(a: Artifacts) -> None:
-    a.edit(a.smoke_file("pure"), sha256="0" * 64)
-
-
-def red_smoke(a: Artifacts) -> None:
-    a.edit(a.smoke_file("pure"), verdict="failed", why="1 of 2 tests failed, first test_a")
-
-
-def smoke_that_lies(a: Artifacts) -> None:
-    results = (
-        TestResult("test_demo.py::test_a", "failed", 0.1, "no"),
-        TestResult("test_demo.py::TestB::test_b", "passed", 0.1),
-    )
-    tests = summarize(results)
-    a.write_smoke("pure", smoke_of(a.wheels["pure"], tests=tests))
-
-
-def smoke_that_claims_a_gpu(a: Artifacts) -> None:
-    a.write_smoke("cu130-stable", smoke_of(a.wheels["cu130-stable"], CPU, verdict="passed"))
-
-
-def smoke_of_another_schema(a: Artifacts) -> None:
-    a.edit(a.smoke_file("pure"), schema=1)
-
-
-def smoke_that_is_no_record(a: Artifacts) -> None:
-    a.smoke_file("pure").write_text("[]")
-
-
-def a_stray_smoke(a: Artifacts) -> None:
-    a.edit(a.smoke_file("pure"), wheel="demo-2-py3-none-any.whl")
-
-
-def another_machine(a: Artifacts) -> None:
-    machine = dataclasses.replace(H200, platform="linux_aarch64")
-    a.write_smoke("cu130-stable", smoke_of(a.wheels["cu130-stable"], machine))
-
-
-def no_gpu(a: Artifacts) -> None:
-    a.smoke_file("cu130-stable").unlink()
-
-
-def a_gpu_of_the_other_kind(a: Artifacts) -> None:
-    machine = dataclasses.replace(H200, cuda=None, hip="6.4")
-    a.write_smoke("cu130-stable", smoke_of(a.wheels["cu130-stable"], machine))
-
-
-def another_version(a: Artifacts) -> None:
-    again(a, "pure", version="1.0.1")
-
-
-def another_project(a: Artifacts) -> None:
-    again(a, "pure", name="other", files={"demo/__init__.py": b""})
-
-
-def another_arch_list(a: Artifacts) -> None:
-    again(a, "cu130-stable", version="1.0.0+cu130", tag=TAG, claims=stable(archs=("9.0",)))
-
-
-def another_platform(a: Artifacts) -> None:
-    tag = "py3-none-manylinux_2_28_aarch64"
-    again(a, "cu130-stable", version="1.0.0+cu130", tag=tag, claims=stable())
-
-
-def another_python(a: Artifacts) -> None:
-    again(a, "pure", tag="cp312-none-any")
-
-
-def built_once(a: Artifacts) -> None:
-    a.edit(a.build_file("cu130-stable"), built_twice=False)
-
-
-def again(a: Artifacts, variant: str, **wheel: object) -> None:
-    """Another wheel of a variant, its records in order."""
-    for folder in ("wheel", "smoke"):
-        shutil.rmtree(a.root / f"{folder}-{variant}")
-    made = make_wheel(a.root / f"wheel-{variant}", **wheel)  # type: ignore[arg-type]
-    a.add(variant, made)
-    a.write_smoke(variant, smoke_of(made, H200 if variant.startswith("cu") else CPU))
-
-
+FAILED = (
+    TestResult("test_demo.py::test_a", "failed", 0.1, "no"),
+    TestResult("test_demo.py::TestB::test_b", "passed", 0.1),
+)
 GPU = (
     "cu130-stable: not run on a GPU of its kind, though the matrix names a runner "
     "(self-hosted, cuda); smoke-test it there"
 )
 ZEROS = "0" * 64
-REFUSALS = {
-    no_wheel: "pure: no wheel; it is selected, so one is expected",
-    two_wheels: "pure: 2 wheels; one expected: wheel-pure/demo-1.0.0-1-py3-none-any.whl, "
-    f"wheel-pure/{PURE}",
-    another_variant: "x/demo-1.0.0+cu132-py3-none-manylinux_2_28_x86_64.whl: "
-    "variant cu132-stable is not selected",
-    no_claims: "x/demo-1.0.0+cu132-py3-none-manylinux_2_28_x86_64.whl: claims nothing "
-    "(no torchwheel.json): not made by this pipeline",
-    not_a_wheel: "demo-1.0.0+x-py3-none-any.whl: not a whole zip archive (cut short?): "
-    "no end record",
-    a_link: "demo-9-py3-none-any.whl: is no plain file",
-    no_build_record: "pure: 0 build records; one expected",
-    two_build_records: "pure: 2 build records; one expected",
-    a_stray_build_record: "wheel-pure/.torchwheel/x.json: the record of cu118-stable, "
-    "which has no wheel here",
-    another_file: f"pure: the build record is of demo-0.9-py3-none-any.whl; expected {PURE}",
-    other_bytes_built: f"pure: sha256 {{sha}}; its build record says {ZEROS}",
-    red_build_record: "pure: its build record says: smoke failed",
-    no_smoke: "pure: no smoke record; one expected",
-    other_bytes_smoked: f"pure: sha256 {{sha}}; a smoke record says {ZEROS}",
-    red_smoke: "pure: smoke failed: 1 of 2 tests failed, first test_a",
-    smoke_that_lies: 'pure: a smoke record says "passed, not run on a GPU", '
-    'its tests and machine say "failed"',
-    smoke_of_another_schema: "smoke-pure/smoke/pure.json: not a smoke record: "
-    "expected schema 2, found 1",
-    a_stray_smoke: "smoke-pure/smoke/pure.json: the record of demo-2-py3-none-any.whl, "
-    "which is not here",
-    another_machine: "cu130-stable: was smoke-tested on linux_aarch64; expected linux_x86_64",
-    no_gpu: GPU,
-    a_gpu_of_the_other_kind: GPU,
-    another_version: "pure: version 1.0.1; expected 1.0.0",
-    another_project: "pure: a wheel of other; expected one of demo",
-    another_arch_list: "cu130-stable: made from another matrix: archs is 9.0; expected 8.0, 9.0",
-    another_platform: "cu130-stable: tag py3-none-manylinux_2_28_aarch64; expected py3-…-…x86_64",
-    built_once: "cu130-stable: was built once; the matrix wants two builds to agree: "
-    "build it with --twice",
-    another_python: "pure: tag cp312-none-any; expected py3-…-…any",
+OTHER = "x/demo-1.0.0+cu132-py3-none-manylinux_2_28_x86_64.whl"
+BUILD_RECORD = "wheel-pure/.torchwheel"
+NATIVE_ARM = {**NATIVE, "tag": "py3-none-manylinux_2_28_aarch64"}
+REFUSALS: dict[str, tuple[Damage, str]] = {
+    "no wheel": (
+        lambda a: a.drop("pure"),
+        "pure: no wheel; it is selected, so one is expected",
+    ),
+    "two wheels": (
+        two_wheels,
+        "pure: 2 wheels; one expected: wheel-pure/demo-1.0.0-1-py3-none-any.whl, "
+        f"wheel-pure/{PURE}",
+    ),
+    "another variant": (
+        one_more(claims=stable(variant="cu132-stable", toolkit="cu132")),
+        f"{OTHER}: variant cu132-stable is not selected",
+    ),
+    "no claims": (
+        one_more(claims=None),
+        f"{OTHER}: claims nothing (no torchwheel.json): not made by this pipeline",
+    ),
+    "not a wheel": (
+        lambda a: (a.root / "demo-1.0.0+x-py3-none-any.whl").write_bytes(b"PK"),
+        "demo-1.0.0+x-py3-none-any.whl: not a whole zip archive (cut short?): no end record",
+    ),
+    "a link": (
+        lambda a: (a.root / "demo-9-py3-none-any.whl").symlink_to(a.wheels["pure"]),
+        "demo-9-py3-none-any.whl: is no plain file",
+    ),
+    "no build record": (
+        lambda a: a.build_file("pure").unlink(),
+        "pure: 0 build records; one expected",
+    ),
+    "two build records": (two_build_records, "pure: 2 build records; one expected"),
+    "a stray build record": (
+        a_stray_build_record,
+        f"{BUILD_RECORD}/x.json: the record of cu118-stable, which has no wheel here",
+    ),
+    "another file": (
+        build(file="demo-0.9-py3-none-any.whl"),
+        f"pure: the build record is of demo-0.9-py3-none-any.whl; expected {PURE}",
+    ),
+    "other bytes built": (
+        build(sha256=ZEROS),
+        f"pure: sha256 {{sha}}; its build record says {ZEROS}",
+    ),
+    "a red build record": (build(smoke="failed"), "pure: its build record says: smoke failed"),
+    "no smoke record": (no_smoke, "pure: no smoke record; one expected"),
+    "other bytes smoked": (
+        smoke(sha256=ZEROS),
+        f"pure: sha256 {{sha}}; a smoke record says {ZEROS}",
+    ),
+    "a red smoke record": (
+        smoke(verdict="failed", why="1 of 2 tests failed, first test_a"),
+        "pure: smoke failed: 1 of 2 tests failed, first test_a",
+    ),
+    "a smoke record that lies": (
+        tried("pure", tests=summarize(FAILED)),
+        'pure: a smoke record says "passed, not run on a GPU", its tests and machine say "failed"',
+    ),
+    "a smoke record of another schema": (
+        smoke(schema=1),
+        "smoke-pure/smoke/pure.json: not a smoke record: expected schema 2, found 1",
+    ),
+    "a stray smoke record": (
+        smoke(wheel="demo-2-py3-none-any.whl"),
+        "smoke-pure/smoke/pure.json: the record of demo-2-py3-none-any.whl, which is not here",
+    ),
+    "another machine": (
+        tried("cu130-stable", dataclasses.replace(H200, platform="linux_aarch64")),
+        "cu130-stable: was smoke-tested on linux_aarch64; expected linux_x86_64",
+    ),
+    "no GPU": (lambda a: a.smoke_file("cu130-stable").unlink(), GPU),
+    "a GPU of the other kind": (
+        tried("cu130-stable", dataclasses.replace(H200, cuda=None, hip="6.4")),
+        GPU,
+    ),
+    "another version": (
+        again("pure", version="1.0.1"),
+        "pure: version 1.0.1; expected 1.0.0",
+    ),
+    "another project": (
+        again("pure", name="other", files={"demo/__init__.py": b""}),
+        "pure: a wheel of other; expected one of demo",
+    ),
+    "another arch list": (
+        again("cu130-stable", **{**NATIVE, "claims": stable(archs=("9.0",))}),
+        "cu130-stable: made from another matrix: archs is 9.0; expected 8.0, 9.0",
+    ),
+    "another platform": (
+        again("cu130-stable", **NATIVE_ARM),
+        "cu130-stable: tag py3-none-manylinux_2_28_aarch64; expected py3-…-…x86_64",
+    ),
+    "another Python": (
+        again("pure", tag="cp312-none-any"),
+        "pure: tag cp312-none-any; expected py3-…-…any",
+    ),
+    "built once": (
+        build("cu130-stable", built_twice=False),
+        "cu130-stable: was built once; the matrix wants two builds to agree: build it with --twice",
+    ),
 }
 
 
 @green
-@pytest.mark.parametrize("damage", REFUSALS, ids=lambda damage: damage.__name__)
-def test_one_fault_is_one_line_and_nothing_is_written(artifacts, out, damage):
+@pytest.mark.parametrize(("damage", "says"), REFUSALS.values(), ids=REFUSALS)
+def test_one_fault_is_one_line_and_nothing_is_written(artifacts, out, damage, says):
     damage(artifacts)
     (line,) = refused(artifacts, out, version="1.0.0")
     pure = artifacts.wheels["pure"]
-    digest = hashlib.sha256(pure.read_bytes()).hexdigest() if pure.is_file() else ""
-    assert line == REFUSALS[damage].replace("{sha}", digest)
+    assert line == says.replace("{sha}", sha256(pure) if pure.is_file() else "")
 
 
 @green
 @pytest.mark.parametrize(
     ("damage", "beginnings"),
     [
+        (a_torn_build_record, [f"{BUILD_RECORD}/pure.json: not a build record: ", "pure: 0"]),
+        (build(gates="8"), [f"{BUILD_RECORD}/pure.json: not a build record: gates", ""]),
         (
-            a_torn_build_record,
-            ["wheel-pure/.torchwheel/pure.json: not a build record: ", "pure: 0"],
+            lambda a: a.smoke_file("pure").write_text("[]"),
+            ["smoke-pure/smoke/pure.json: not a smoke record: "],
         ),
         (
-            a_malformed_build_record,
-            ["wheel-pure/.torchwheel/pure.json: not a build record: gates", ""],
+            tried("cu130-stable", CPU, verdict="passed"),
+            ["cu130-stable: a smoke record says", GPU],
         ),
-        (smoke_that_is_no_record, ["smoke-pure/smoke/pure.json: not a smoke record: "]),
-        (smoke_that_claims_a_gpu, ["cu130-stable: a smoke record says", GPU]),
     ],
-    ids=lambda value: getattr(value, "__name__", ""),
+    ids=["torn build record", "malformed build record", "no smoke record", "claims a GPU"],
 )
 def test_a_fault_that_brings_others(artifacts, out, damage, beginnings):
     damage(artifacts)
@@ -367,8 +335,7 @@ def test_a_fault_that_brings_others(artifacts, out, damage, beginnings):
 
 @green
 def test_the_version_is_the_tags(artifacts, out):
-    lines = refused(artifacts, out, version="v2.0")
-    assert lines == [
+    assert refused(artifacts, out, version="v2.0") == [
         "cu130-stable: version 1.0.0; expected 2.0",
         "pure: version 1.0.0; expected 2.0",
     ]
@@ -387,13 +354,8 @@ def test_a_rocm_wheel_without_an_amd_runner_needs_no_gpu_but_its_records(artifac
     artifacts.root.mkdir()
     lines = refused(artifacts, out, selection="amd")
     assert lines == ["rocm6.4-stable: no wheel; it is selected, so one is expected"]
-    claims = stable(
-        variant="rocm6.4-stable",
-        backend="rocm",
-        toolkit="rocm6.4",
-        toolkit_version="6.4",
-        archs=("gfx942",),
-    )
+    toolkit = {"backend": "rocm", "toolkit": "rocm6.4", "toolkit_version": "6.4"}
+    claims = stable(variant="rocm6.4-stable", archs=("gfx942",), **toolkit)
     folder = artifacts.root / "wheel-rocm6.4-stable"
     wheel = make_wheel(folder, version="1.0.0+rocm6.4", tag=TAG, claims=claims)
     artifacts.add("rocm6.4-stable", wheel)
@@ -464,9 +426,8 @@ def test_the_command(artifacts, out, capsys):
 
 def release_of(artifacts: Artifacts, folder: Path, version: str) -> None:
     """Another release of the same matrix, assembled into `folder`."""
-    native = {"version": f"{version}+cu130", "tag": TAG, "claims": stable()}
-    again(artifacts, "cu130-stable", requires=("torch>=2.11",), **native)
-    again(artifacts, "pure", version=version)
+    artifacts.again("cu130-stable", **{**NATIVE, "version": f"{version}+cu130"})
+    artifacts.again("pure", version=version)
     run(artifacts, folder, version=version)
 
 
@@ -524,13 +485,10 @@ def test_a_time_that_is_none_is_refused(artifacts, out, monkeypatch):
 
 
 @green
-@pytest.mark.parametrize("damage", ["list", "schema"])
-def test_a_malformed_catalogue_of_an_earlier_release_is_named(artifacts, out, earlier, damage):
+@pytest.mark.parametrize("text", ["[]", '{"schema": 2}'])
+def test_a_malformed_catalogue_of_an_earlier_release_is_named(artifacts, out, earlier, text):
     file = earlier / "v0.9" / "catalogue.json"
-    if damage == "list":
-        file.write_text("[]")
-    else:
-        artifacts.edit(file, schema=2)
+    file.write_text(text)
     with pytest.raises(TorchwheelError) as caught:
         run(artifacts, out, earlier=earlier)
     (line,) = str(caught.value).splitlines()
@@ -553,9 +511,9 @@ def test_the_same_version_with_other_bytes_is_not_released_again(artifacts, out,
     run(artifacts, earlier / "v1.0.0", version="v1.0.0")
     run(artifacts, out, earlier=earlier)
     shutil.rmtree(out)
-    before = hashlib.sha256(artifacts.wheels["pure"].read_bytes()).hexdigest()
-    again(artifacts, "pure", files={"demo/__init__.py": b"answer = 43\n"})
-    after = hashlib.sha256(artifacts.wheels["pure"].read_bytes()).hexdigest()
+    before = sha256(artifacts.wheels["pure"])
+    artifacts.again("pure", files={"demo/__init__.py": b"answer = 43\n"})
+    after = sha256(artifacts.wheels["pure"])
     assert refused(artifacts, out, earlier=earlier) == [
         f"wheel-pure/{PURE}: expected sha256 {before}, as v1.0.0 published this name, "
         f"found {after}; raise its version"
@@ -579,12 +537,9 @@ def test_the_same_version_with_other_bytes_is_not_released_again(artifacts, out,
     ],
 )
 def test_a_universal_wheel_has_the_parts_of_the_matrix(change, says, tmp_path):
+    toolkit = "{backend: cuda, version: '13.2', abis: [], archs: ['8.0', '9.0+PTX'], source: pypi}"
     text = MATRIX.replace("pure: {torch", "universal: {toolkits: [cu130, cu132]}, pure: {torch")
-    text = text.replace(
-        "toolkits:\n",
-        "toolkits:\n  cu132: {backend: cuda, version: '13.2', abis: [], archs: ['8.0', '9.0+PTX'],"
-        " source: pypi}\n",
-    )
+    text = text.replace("toolkits:\n", f"toolkits:\n  cu132: {toolkit}\n")
     (tmp_path / "matrix.yaml").write_text(text, encoding="utf-8")
     (variant,) = select(load(tmp_path / "matrix.yaml"), ["universal"])
     claims = claims_of(variant)

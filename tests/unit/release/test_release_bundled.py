@@ -8,7 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from release_artifacts import CPU, H200, TAG, Artifacts, refused, run, smoke_of
+from release_artifacts import CPU, H200, Artifacts, refused, run, smoke_of
+from release_artifacts import NATIVE as NATIVE_WHEEL
 
 from torchwheel.index.catalogue import read_catalogue
 from torchwheel.matrix.load import load
@@ -24,7 +25,7 @@ from torchwheel.smoke.record import (
 )
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.json_files import read_json
-from wheelmaker import make_wheel, stable
+from wheelmaker import make_wheel
 
 # A release with a bundled package: the same bytes in every artifact, tried with every wheel.
 
@@ -44,24 +45,19 @@ def add_helper(folder: Path, **wheel: object) -> Path:
 
 def add_variants(made: Artifacts, version: str = "1.0.0") -> None:
     """Both wheels of the release, each artifact with the bundled package, and their records."""
-    local = {"tag": TAG, "claims": stable(), "requires": ("torch>=2.11", "helper")}
-    for variant, machine, wheel in (
-        (NATIVE, H200, {"version": f"{version}+cu130", **local}),
-        (PURE, None, {"version": version, "requires": ("torch>=2.6", "helper")}),
-    ):
+    native = {**NATIVE_WHEEL, "version": f"{version}+cu130", "requires": ("torch>=2.11", "helper")}
+    pure = {"version": version, "requires": ("torch>=2.6", "helper")}
+    for variant, wheel in ((NATIVE, native), (PURE, pure)):
         folder = made.root / f"wheel-{variant}"
         add_helper(folder)
-        made.add(variant, make_wheel(folder, **wheel))
-        made.write_smoke(variant, smoke_of(made.wheels[variant], *[machine] * bool(machine)))
+        made.add(variant, make_wheel(folder, **wheel))  # type: ignore[arg-type]
+        made.smoke(variant)
 
 
 @pytest.fixture
 def artifacts(artifacts: Artifacts) -> Artifacts:
     shutil.rmtree(artifacts.root)
-    text = artifacts.matrix.read_text()
-    artifacts.matrix.write_text(
-        text.replace("source: project}", "source: project, bundled: [helper]}")
-    )
+    artifacts.replace("source: project}", "source: project, bundled: [helper]}")
     folder = artifacts.matrix.parent / "helper"
     folder.mkdir()
     (folder / "pyproject.toml").write_text('[project]\nname = "helper"\n')
@@ -130,7 +126,7 @@ def test_one_that_is_missing_is_named(artifacts, out):
 
 
 def test_one_that_the_matrix_does_not_name_is_refused(artifacts, out):
-    artifacts.matrix.write_text(artifacts.matrix.read_text().replace(", bundled: [helper]", ""))
+    artifacts.replace(", bundled: [helper]", "")
     assert f"bundled packages: {HELPER}; expected none" in refused(artifacts, out)
 
 
@@ -175,8 +171,7 @@ def test_a_published_name_keeps_its_bytes(artifacts, out, tmp_path):
 @pytest.fixture
 def carried(artifacts: Artifacts) -> Path:
     """The project carries the bundled package as a wheel, and has no sources of it."""
-    text = artifacts.matrix.read_text()
-    artifacts.matrix.write_text(text.replace("bundled: [helper]", f"bundled: [{HELPER}]"))
+    artifacts.replace("bundled: [helper]", f"bundled: [{HELPER}]")
     shutil.rmtree(artifacts.matrix.parent / "helper")
     wheel = next(artifacts.root.rglob(HELPER))
     return Path(shutil.copy(wheel, artifacts.matrix.parent))
@@ -215,7 +210,10 @@ def record_of(tests: TestReport, machine: MachineRecord = H200) -> SmokeRecord:
     return SmokeRecord("a.whl", "ab", 9, "", machine, (), tests, "cd", {}, "passed")
 
 
-def skipped(reason: str, name: str = "test_x.py::test_a") -> TestResult:
+NAME = "test_x.py::test_a"
+
+
+def skipped(reason: str, name: str = NAME) -> TestResult:
     return TestResult(name, "skipped", 0.0, reason)
 
 
@@ -235,33 +233,49 @@ def test_our_records_are_not_admitted_without_their_reasons():
     assert len(refused) > 20
 
 
-@pytest.mark.parametrize("pattern", ["needs 3 tools", "needs * tools", "*tools"])
-def test_a_reason_that_the_matrix_lists(pattern):
-    record = record_of(summarize((skipped("needs 3 tools"), RAN)))
-    assert lines(record, (pattern,)) == []
-    (line,) = lines(record, ("needs 3 tool", "tools"))
-    assert line.startswith('all cases of test_x.py::test_a were skipped: "needs 3 tools"; ')
+BAD, GOOD = skipped("bad"), skipped("good")
+TOOLS = skipped("needs 3 tools")
+UNRUN = {
+    "a pattern": ((TOOLS, RAN), ("needs 3 tools",), None),
+    "a pattern within": ((TOOLS, RAN), ("needs * tools",), None),
+    "a pattern at the end": ((TOOLS, RAN), ("*tools",), None),
+    "two patterns for less": (
+        (TOOLS, RAN),
+        ("needs 3 tool", "tools"),
+        'test_x.py::test_a were skipped: "needs 3 tools"; ',
+    ),
+    "a case ran": (
+        (skipped("bad", f"{NAME}[1]"), TestResult(f"{NAME}[2]", "passed", 0)),
+        (),
+        None,
+    ),
+    "one reason of several is not admitted": (
+        (skipped("good", f"{NAME}[1]"), skipped("bad", f"{NAME}[2]"), RAN),
+        ("good",),
+        'test_x.py::test_a were skipped: "bad"',
+    ),
+    "50 cases of another, of which one ran, were skipped for a good reason": (
+        (*(skipped("good", f"test_x.py::test_b[{n}]") for n in range(50)), RAN, BAD),
+        ("good",),
+        'test_x.py::test_a were skipped: "bad"',
+    ),
+    "others are counted": (
+        [skipped("bad", f"test_x.py::test_{name}") for name in "acd"],
+        (),
+        'test_x.py::test_a were skipped, and so 2 other test functions: "bad"; ',
+    ),
+    "a file": (
+        (skipped("bad", "test_y.py"), RAN),
+        (),
+        'test_y.py were skipped: "bad"',
+    ),
+}
 
 
-def test_a_function_of_which_a_case_ran():
-    cases = (
-        skipped("flaky", "test_x.py::test_a[1]"),
-        TestResult("test_x.py::test_a[2]", "passed", 0),
-    )
-    assert lines(record_of(summarize(cases)), ()) == []
-
-
-def test_one_reason_of_several_is_not_admitted():
-    cases = [skipped(reason, f"test_x.py::test_a[{reason}]") for reason in ("good", "bad")]
-    (line,) = lines(record_of(summarize((*cases, RAN))), ("good",))
-    assert 'were skipped: "bad"' in line
-
-
-def test_admitted_skips_of_others_do_not_help():
-    """Of another function 50 cases were skipped for a reason that is admitted, and one ran."""
-    other = [skipped("good", f"test_x.py::test_b[{number}]") for number in range(50)]
-    (line,) = lines(record_of(summarize((*other, RAN, skipped("flaky")))), ("good",))
-    assert line.startswith('all cases of test_x.py::test_a were skipped: "flaky"')
+@pytest.mark.parametrize(("results", "admitted", "says"), UNRUN.values(), ids=UNRUN)
+def test_a_function_of_which_no_case_ran(results, admitted, says):
+    found = lines(record_of(summarize(results)), admitted)
+    assert [line.startswith(f"all cases of {says}") for line in found] == [True] * bool(says)
 
 
 @pytest.mark.parametrize("reason", ["no GPU that torch can use", "needs CUDA", "ROCm is absent"])
@@ -269,17 +283,6 @@ def test_a_reason_that_speaks_of_a_gpu_is_admitted_where_there_is_none(reason):
     tests = summarize((skipped(reason), RAN))
     assert lines(record_of(tests, CPU), ()) == []
     assert len(lines(record_of(tests), ())) == 1
-
-
-def test_others_are_counted():
-    tests = summarize([skipped("bad", f"test_x.py::test_{name}") for name in "acd"])
-    (line,) = lines(record_of(tests), ())
-    assert 'test_x.py::test_a were skipped, and so 2 other test functions: "bad"; ' in line
-
-
-def test_a_file_that_was_skipped_whole():
-    (line,) = lines(record_of(summarize((skipped("flaky", "test_y.py"), RAN))), ())
-    assert line.startswith('all cases of test_y.py were skipped: "flaky"')
 
 
 def test_an_older_record_names_no_function():

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,15 +43,8 @@ def handed(artifacts: Artifacts, root, tmp_path, monkeypatch, capsys) -> Handed:
     monkeypatch.setenv("TORCHWHEEL_TRUSTED_ROOT", str(root.trusted_root))
     artifacts.matrix.write_text(MATRIX + EVIDENCE)
     folder, output = tmp_path / "release", tmp_path / "output"
-    call = [
-        "assemble",
-        "--matrix",
-        str(artifacts.matrix),
-        str(artifacts.root),
-        "--out",
-        str(folder),
-    ]
-    assert main([*call, "--version", "v1.0.0", "--output", str(output)]) == 0
+    call = ["--matrix", str(artifacts.matrix), str(artifacts.root), "--out", str(folder)]
+    assert main(["assemble", *call, "--version", "v1.0.0", "--output", str(output)]) == 0
     sums = output.read_text().removeprefix("sums=").strip()
     assert sums == sha256(folder / SUMS)
     capsys.readouterr()
@@ -86,40 +80,18 @@ def evil_wheel(folder: Path) -> None:
     sums.write_text(sums.read_text().replace(old, sha256(folder / PURE)))
 
 
-def other_wheel(folder: Path) -> None:
-    (folder / PURE).unlink()
-    (folder / PURE).write_bytes(b"evil")
+def put(name: str, data: bytes = b"evil") -> Callable[[Path], object]:
+    """Another file of this name, or one more; never into a file with two names."""
+
+    def damage(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).write_bytes(data)
+
+    return damage
 
 
-def other_upload(folder: Path) -> None:
-    (folder / "pypi" / PURE).unlink()
-    (folder / "pypi" / PURE).write_bytes(b"evil")
-
-
-def more(folder: Path) -> None:
-    (folder / "evil-1.0-py3-none-any.whl").write_bytes(b"evil")
-
-
-def more_to_upload(folder: Path) -> None:
-    (folder / "pypi" / "evil-1.0-py3-none-any.whl").write_bytes(b"evil")
-
-
-def local_to_upload(folder: Path) -> None:
-    (wheel,) = folder.glob("*+cu130-*.whl")
-    shutil.copy(wheel, folder / "pypi")
-
-
-def fewer(folder: Path) -> None:
-    next(folder.glob("*.tar.gz")).unlink()
-
-
-def fewer_to_upload(folder: Path) -> None:
-    (folder / "pypi" / PURE).unlink()
-
-
-def other_record(folder: Path) -> None:
-    (folder / ".torchwheel" / "pure.json").unlink()
-    (folder / ".torchwheel" / "pure.json").write_text("{}")
+def without(pattern: str) -> Callable[[Path], object]:
+    return lambda folder: next(folder.glob(pattern)).unlink()
 
 
 def a_link(folder: Path) -> None:
@@ -127,40 +99,43 @@ def a_link(folder: Path) -> None:
     (folder / PURE).symlink_to(folder / "pypi" / PURE)
 
 
-def without_sums(folder: Path) -> None:
-    (folder / SUMS).unlink()
+def local_to_upload(folder: Path) -> None:
+    shutil.copy(next(folder.glob("*+cu130-*.whl")), folder / "pypi")
 
 
+EVIL = "evil-1.0-py3-none-any.whl"
+CUDA = "pypi/demo-1.0.0+cu130-py3-none-manylinux_2_28_x86_64.whl"
 DAMAGES = {
-    evil_wheel: "SHA256SUMS: expected sha256 ",
-    without_sums: "SHA256SUMS: expected sha256 ",
-    other_wheel: f"{PURE}: expected ",
-    other_upload: f"pypi/{PURE}: expected ",
-    more: "evil-1.0-py3-none-any.whl: expected no such file, as SHA256SUMS says, found ",
-    more_to_upload: "pypi/evil-1.0-py3-none-any.whl: expected no such file, as SHA256SUMS says",
-    local_to_upload: "pypi/demo-1.0.0+cu130-py3-none-manylinux_2_28_x86_64.whl: expected no such",
-    fewer: "demo-1.0.0.tar.gz: expected ",
-    fewer_to_upload: f"pypi/{PURE}: expected ",
-    other_record: ".torchwheel/pure.json: expected ",
-    a_link: f"{PURE}: expected ",
+    "evil wheel": (evil_wheel, "SHA256SUMS: expected sha256 "),
+    "without sums": (without(SUMS), "SHA256SUMS: expected sha256 "),
+    "other wheel": (put(PURE), f"{PURE}: expected "),
+    "other upload": (put(f"pypi/{PURE}"), f"pypi/{PURE}: expected "),
+    "more": (put(EVIL), f"{EVIL}: expected no such file, as SHA256SUMS says, found "),
+    "more to upload": (put(f"pypi/{EVIL}"), f"pypi/{EVIL}: expected no such file, as SHA256SUMS"),
+    "local to upload": (local_to_upload, f"{CUDA}: expected no such"),
+    "fewer": (without("*.tar.gz"), "demo-1.0.0.tar.gz: expected "),
+    "fewer to upload": (without(f"pypi/{PURE}"), f"pypi/{PURE}: expected "),
+    "other record": (put(".torchwheel/pure.json", b"{}"), ".torchwheel/pure.json: expected "),
+    "a link": (a_link, f"{PURE}: expected "),
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize(("damage", "says"), DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.parametrize("command", ["handover", "assets", "published"])
-def test_another_folder_is_refused(handed, capsys, damage, command):
+def test_another_folder_is_refused(handed, capsys, damage, says, command):
     """In one line, before anything is asked of the forge."""
     damage(handed.folder)
     assert handed.call(command) == 1
     out, err = capsys.readouterr()
     (line,) = err.splitlines()
-    assert line.startswith(f"torchwheel: {handed.folder}/{DAMAGES[damage]}")
+    assert line.startswith(f"torchwheel: {handed.folder}/{says}")
     assert not out
 
 
-@pytest.mark.parametrize("damage", [evil_wheel, other_wheel, more], ids=lambda one: one.__name__)
-def test_an_attestation_is_verified_without_the_hash_too(handed, capsys, damage):
+@pytest.mark.parametrize("name", ["evil wheel", "other wheel", "more"])
+def test_an_attestation_is_verified_without_the_hash_too(handed, capsys, name):
     """As by hand, where no job says it."""
+    damage, _ = DAMAGES[name]
     damage(handed.folder)
     assert handed.call("assets", without=("sums",)) == 1
     assert capsys.readouterr().err

@@ -116,30 +116,32 @@ def test_a_torch_without_its_wheel_is_named(root: Path) -> None:
         release(made, "1.0.0")
 
 
-def test_a_wheel_that_was_tried_with_another_torch_is_refused(root: Path) -> None:
+GPU = dataclasses.replace(H200, torch="2.13.0")
+OTHER_TESTS = "cu130-torch2.13-cp312: was smoke-tested with other tests than"
+
+
+@pytest.mark.parametrize(
+    ("machine", "changes", "says"),
+    [
+        (
+            dataclasses.replace(H200, torch="2.11.0"),
+            {},
+            r'smoke-tested with torch "2\.11\.0"; expected ==2\.13',
+        ),
+        # To import it is not enough on a GPU.
+        (GPU, ALONE, OTHER_TESTS),
+    ],
+)
+def test_a_wheel_that_was_tried_otherwise_is_refused(root: Path, machine, changes, says) -> None:
     made = built(root, "1.0.0")
-    name = "cu130-torch2.13-cp312"
-    made.write_smoke(name, smoke_of(made.wheels[name], dataclasses.replace(H200, torch="2.11.0")))
-    says = r'smoke-tested with torch "2\.11\.0"; expected ==2\.13'
+    made.smoke("cu130-torch2.13-cp312", machine, **changes)
     with pytest.raises(TorchwheelError, match=says):
         release(made, "1.0.0")
 
 
-def test_to_import_it_is_not_enough_on_a_gpu(root: Path) -> None:
-    made = built(root, "1.0.0")
-    name = "cu130-torch2.13-cp312"
-    gpu = dataclasses.replace(H200, torch="2.13.0")
-    made.write_smoke(name, smoke_of(made.wheels[name], gpu, **ALONE))
-    with pytest.raises(TorchwheelError, match=f"{name}: was smoke-tested with other tests than"):
-        release(made, "1.0.0")
-
-
 def test_tests_that_need_no_gpu_are_named_and_must_run(root: Path) -> None:
-    matrix = root / "matrix.yaml"
-    matrix.write_text(
-        matrix.read_text().replace("smoke: {", "smoke: {without_gpu: [test_demo.py], ")
-    )
     made = built(root, "1.0.0")
+    made.replace("smoke: {", "smoke: {without_gpu: [test_demo.py], ")
     with pytest.raises(TorchwheelError, match="was smoke-tested with other tests than"):
         release(made, "1.0.0")
 
@@ -220,9 +222,7 @@ def run(line: str, **names: object) -> str:
 def checkout(artifacts: Artifacts, monkeypatch) -> Path:
     """The folder of the matrix, with the wheels and records in `dist`."""
     folder = artifacts.matrix.parent
-    text = artifacts.matrix.read_text()
-    text = text.replace("selections: {", "selections: {default: [cu130-stable, pure], ")
-    artifacts.matrix.write_text(text)
+    artifacts.replace("selections: {", "selections: {default: [cu130-stable, pure], ")
     artifacts.root.rename(folder / "dist")
     monkeypatch.chdir(folder)
     return folder

@@ -15,7 +15,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from release_artifacts import CPU, H200, TAG, Artifacts, commit, refused, run, smoke_of
+from release_artifacts import CPU, H200, TAG, Artifacts, commit, refused, run
+from release_artifacts import NATIVE as WHEEL
 
 from torchwheel.check.audit import Audit
 from torchwheel.check.facts import Fact, Limits, WheelFacts
@@ -42,15 +43,6 @@ INIT = {"demo/__init__.py": b"answer = 42\n"}
 NATIVE, PURE = "cu130-stable", "pure"
 
 
-def again(a: Artifacts, variant: str, machine: MachineRecord = CPU, **wheel: object) -> None:
-    """Another wheel of a variant, with every record that it needs."""
-    for folder in ("wheel", "smoke"):
-        shutil.rmtree(a.root / f"{folder}-{variant}")
-    made = make_wheel(a.root / f"wheel-{variant}", **wheel)  # type: ignore[arg-type]
-    a.add(variant, made)
-    a.write_smoke(variant, smoke_of(made, machine))
-
-
 def repacked(a: Artifacts, change: Callable[[Path], Path]) -> None:
     """The pure wheel as `change` leaves it, with new records."""
     shutil.rmtree(a.root / "smoke-pure")
@@ -60,89 +52,59 @@ def repacked(a: Artifacts, change: Callable[[Path], Path]) -> None:
 @pytest.fixture
 def pure_alone(artifacts: Artifacts) -> Artifacts:
     """Only the pure wheel, so that the real gates judge."""
-    for folder in ("wheel", "smoke"):
-        shutil.rmtree(artifacts.root / f"{folder}-{NATIVE}")
+    artifacts.drop(NATIVE)
     return artifacts
 
 
 def with_files(**files: bytes) -> Callable[[Artifacts], None]:
-    return lambda a: again(a, PURE, files={**INIT, **files})
+    return lambda a: a.again(PURE, files={**INIT, **files})
 
 
-def executable(path: Path) -> Path:
+def rezipped(path: Path, mode: str = "w", executable: str = "") -> Path:
+    """Write the members again; one of them may become executable."""
     with zipfile.ZipFile(path) as archive:
         members = [(info, archive.read(info)) for info in archive.infolist()]
-    with zipfile.ZipFile(path, "w") as archive:
+    if mode == "a":
+        path.write_bytes(b"#!/bin/sh\n")  # offsets count from the first byte
+    with zipfile.ZipFile(path, mode) as archive:
         for info, data in members:
-            mode = 0o755 if info.filename == "demo/__init__.py" else 0o644
-            info.create_system, info.external_attr = 3, (0o100000 | mode) << 16
-            archive.writestr(info, data)
-    return path
-
-
-def prefixed(path: Path) -> Path:
-    """Bytes before the archive, whose offsets count from the first of them."""
-    with zipfile.ZipFile(path) as archive:
-        members = [(info, archive.read(info)) for info in archive.infolist()]
-    path.write_bytes(b"#!/bin/sh\n")
-    with zipfile.ZipFile(path, "a") as archive:
-        for info, data in members:
+            if executable:
+                bits = 0o755 if info.filename == executable else 0o644
+                info.create_system, info.external_attr = 3, (0o100000 | bits) << 16
             archive.writestr(info, data)
     return path
 
 
 def console_script(a: Artifacts) -> None:
     text = b"[console_scripts]\npip = demo:main\n"
-    again(a, PURE, bend=lambda m: m.update({"demo-1.0.0.dist-info/entry_points.txt": text}))
+    a.again(PURE, bend=lambda m: m.update({"demo-1.0.0.dist-info/entry_points.txt": text}))
 
 
 GATE = "pure: gate content: "
+OUTSIDE = "is installed outside the packages; expected files of demo"
+NO_METADATA = "is no metadata that a build writes"
+FILES = {
+    "evil.pth": "runs whenever Python starts",
+    "torch/__init__.py": "is not of the project; expected files of demo",
+    "sitecustomize.py": "runs whenever Python starts",
+    "demo-1.0.0.data/scripts/pip": OUTSIDE,
+    "demo-1.0.0.data/data/etc/profile.d/x.sh": OUTSIDE,
+    "demo.libs/x.py": "is no library, beside those of auditwheel",
+    "demo/__pycache__/__init__.cpython-311.pyc": "is compiled Python, which no source",
+    "demo-1.0.0.dist-info/direct_url.json": NO_METADATA,
+    "demo-1.0.0.dist-info/sub/evil.py": NO_METADATA,
+}
 CONTENT = {
-    "a .pth file": (
-        with_files(**{"evil.pth": b"import os\n"}),
-        f"{GATE}evil.pth: runs whenever Python starts",
-    ),
-    "a package of torch": (
-        with_files(**{"torch/__init__.py": b""}),
-        f"{GATE}torch/__init__.py: is not of the project; expected files of demo",
-    ),
-    "a top module": (
-        with_files(**{"sitecustomize.py": b""}),
-        f"{GATE}sitecustomize.py: runs whenever Python starts",
-    ),
-    "a script": (
-        with_files(**{"demo-1.0.0.data/scripts/pip": b"#!python\n"}),
-        f"{GATE}demo-1.0.0.data/scripts/pip: is installed outside the packages; "
-        "expected files of demo",
-    ),
-    "data outside": (
-        with_files(**{"demo-1.0.0.data/data/etc/profile.d/x.sh": b""}),
-        f"{GATE}demo-1.0.0.data/data/etc/profile.d/x.sh: is installed outside the packages; "
-        "expected files of demo",
-    ),
-    "a file beside the libraries": (
-        with_files(**{"demo.libs/x.py": b""}),
-        f"{GATE}demo.libs/x.py: is no library, beside those of auditwheel",
-    ),
-    "compiled Python": (
-        with_files(**{"demo/__pycache__/__init__.cpython-311.pyc": b"xx"}),
-        f"{GATE}demo/__pycache__/__init__.cpython-311.pyc: is compiled Python, which no source",
-    ),
-    "an installer's file": (
-        with_files(**{"demo-1.0.0.dist-info/direct_url.json": b"{}"}),
-        f"{GATE}demo-1.0.0.dist-info/direct_url.json: is no metadata that a build writes",
-    ),
-    "code in dist-info": (
-        with_files(**{"demo-1.0.0.dist-info/sub/evil.py": b"import os\n"}),
-        f"{GATE}demo-1.0.0.dist-info/sub/evil.py: is no metadata that a build writes",
-    ),
+    name: (with_files(**{name: b"x"}), f"{GATE}{name}: {says}") for name, says in FILES.items()
+}
+CONTENT |= {
     "a console script": (
         console_script,
         f'{GATE}entry_points.txt: console_scripts "pip" = "demo:main" is not in the project\'s '
         "pyproject.toml",
     ),
     "an executable file": (
-        lambda a: repacked(a, executable),
+        lambda a: repacked(a, lambda p: rezipped(p, executable="demo/__init__.py")),
         f"{GATE}demo/__init__.py: is executable; only libraries are",
     ),
     "a build tag": (
@@ -150,15 +112,14 @@ CONTENT = {
         f"{GATE}its file name has the build tag 1; none expected",
     ),
     "bytes before the zip": (
-        lambda a: repacked(a, prefixed),
+        lambda a: repacked(a, lambda p: rezipped(p, "a")),
         "demo-1.0.0-py3-none-any.whl: member 'demo/__init__.py' comes after 10 bytes of no member",
     ),
 }
 
 
-@pytest.mark.parametrize("trick", CONTENT)
-def test_a_foreign_file_is_refused(pure_alone, trick):
-    damage, line = CONTENT[trick]
+@pytest.mark.parametrize(("damage", "line"), CONTENT.values(), ids=CONTENT)
+def test_a_foreign_file_is_refused(pure_alone, damage, line):
     damage(pure_alone)
     assert line in [one[: len(line)] for one in refused(pure_alone, selection=PURE)]
 
@@ -188,10 +149,8 @@ def edited(
     """Every smoke record of a variant with changes; of the native wheel, those of the GPU run."""
 
     def edit(a: Artifacts) -> None:
-        usual = H200 if variant == NATIVE else CPU
-        record = smoke_of(a.wheels[variant], machine or usual, **changes)
-        a.write_smoke(variant, record)
-        a.write_smoke(variant, record, f"wheel-{variant}")
+        for artifact in ("", f"wheel-{variant}"):
+            a.smoke(variant, machine, artifact, **changes)
 
     return edit
 
@@ -310,9 +269,8 @@ DATES = {
 
 
 @pytest.mark.usefixtures("green_gates")
-@pytest.mark.parametrize("trick", RECORDS)
-def test_a_record_that_lies_is_refused(artifacts, trick):
-    damage, line = RECORDS[trick]
+@pytest.mark.parametrize(("damage", "line"), RECORDS.values(), ids=RECORDS)
+def test_a_record_that_lies_is_refused(artifacts, damage, line):
     damage(artifacts)
     assert set(refused(artifacts)) == {line}
 
@@ -321,8 +279,7 @@ def test_a_record_that_lies_is_refused(artifacts, trick):
 def test_a_record_lacks_a_family_of_operators(artifacts):
     """Another run on a GPU names it."""
     edited(NATIVE, operators={"demo": {"scale": "prebuilt", "add": "prebuilt"}})(artifacts)
-    fewer = smoke_of(artifacts.wheels[NATIVE], H200, operators={"demo": {"scale": "prebuilt"}})
-    artifacts.write_smoke(NATIVE, fewer)
+    artifacts.smoke(NATIVE, operators={"demo": {"scale": "prebuilt"}})
     assert refused(artifacts) == [
         f'{NATIVE}: a smoke record has no "demo.add" among its operators, which another record of '
         f"this release has; {AGAIN}"
@@ -346,21 +303,15 @@ def test_the_skips_of_real_runs_are_allowed(path):
 
 
 @pytest.mark.parametrize(
-    ("reason", "absent"),
+    ("absent", "reasons"),
     [
-        ("no GPU", True),
-        ("Requires CUDA", True),
-        ("CUDA is not available", True),
-        ("needs a GPU", True),
-        ("no GPU memory free", False),
-        ("only one GPU", False),
-        ("needs two GPUs", False),
-        ("this GPU has no clusters", False),
-        ("no CUDA graph of it", False),
+        (True, ["no GPU", "Requires CUDA", "CUDA is not available", "needs a GPU"]),
+        (False, ["no GPU memory free", "only one GPU", "needs two GPUs"]),
+        (False, ["this GPU has no clusters", "no CUDA graph of it"]),
     ],
 )
-def test_a_reason_that_says_there_is_no_gpu(reason, absent):
-    assert bool(rules._NO_GPU.search(reason)) == absent
+def test_a_reason_that_says_there_is_no_gpu(absent, reasons):
+    assert [bool(rules._NO_GPU.search(one)) for one in reasons] == [absent] * len(reasons)
 
 
 @pytest.mark.usefixtures("green_gates")
@@ -388,24 +339,19 @@ def test_a_clock_may_be_four_minutes_wrong(artifacts, clock):
 
 @pytest.mark.usefixtures("green_gates")
 def test_ptx_of_an_older_arch_runs_on_a_newer_gpu(artifacts):
-    text = artifacts.matrix.read_text()
-    artifacts.matrix.write_text(text.replace('"9.0"]', '"9.0+PTX"]'))
-    claims = stable(archs=("8.0", "9.0+PTX"))
-    wheel = {"version": "1.0.0+cu130", "tag": TAG, "claims": claims, "requires": ("torch>=2.11",)}
-    again(artifacts, NATIVE, on("12.0", "RTX 5090"), **wheel)
-    out = artifacts.matrix.parent / "release"
+    artifacts.replace('"9.0"]', '"9.0+PTX"]')
+    wheel = {**WHEEL, "claims": stable(archs=("8.0", "9.0+PTX"))}
+    artifacts.again(NATIVE, on("12.0", "RTX 5090"), **wheel)
     assert "RTX 5090" in run(artifacts)
-    shutil.rmtree(out)
-    artifacts.matrix.write_text(text)
-    again(artifacts, NATIVE, on("12.0", "RTX 5090"), **{**wheel, "claims": stable()})
+    shutil.rmtree(artifacts.matrix.parent / "release")
+    artifacts.replace('"9.0+PTX"]', '"9.0"]')
+    artifacts.again(NATIVE, on("12.0", "RTX 5090"), **WHEEL)
     assert refused(artifacts) == [NO_GPU]
 
 
 @pytest.mark.usefixtures("green_gates")
 def test_a_wheel_that_brings_the_runtime_must_say_how_its_operators_ran(artifacts):
-    requires = ("torch>=2.11", "torchwheel-runtime>=0.1")
-    wheel = {"version": "1.0.0+cu130", "tag": TAG, "claims": stable(), "requires": requires}
-    again(artifacts, NATIVE, H200, **wheel)
+    artifacts.again(NATIVE, **{**WHEEL, "requires": ("torch>=2.11", "torchwheel-runtime>=0.1")})
     assert refused(artifacts) == [
         f"{NATIVE}: a smoke record does not say how its operators ran on the GPU; {AGAIN}"
     ]
@@ -417,10 +363,7 @@ def test_a_wheel_that_brings_the_runtime_must_say_how_its_operators_ran(artifact
 def test_without_a_gpu_the_chosen_files_are_enough(artifacts):
     tests = artifacts.matrix.parent / "tests" / "smoke"
     (tests / "test_gpu.py").write_text("def test_c(): pass\n")
-    text = artifacts.matrix.read_text()
-    artifacts.matrix.write_text(
-        text.replace("skips: [slow]}", "skips: [slow], without_gpu: [test_demo.py]}")
-    )
+    artifacts.replace("skips: [slow]}", "skips: [slow], without_gpu: [test_demo.py]}")
     edited(PURE)(artifacts)
     edited(NATIVE)(artifacts)
     line = f"{NATIVE}: a smoke record has no test test_gpu.py::test_c, which tests/smoke holds; "
@@ -447,9 +390,7 @@ def test_an_earlier_wheel_is_not_this_releases(artifacts):
 
 @pytest.mark.usefixtures("green_gates")
 def test_bundled_packages_have_the_names_of_their_sources(artifacts):
-    text = artifacts.matrix.read_text()
-    changed = text.replace("source: project}", "source: project, bundled: [helper]}")
-    artifacts.matrix.write_text(changed)
+    artifacts.replace("source: project}", "source: project, bundled: [helper]}")
     helper = artifacts.matrix.parent / "helper"
     helper.mkdir()
     (helper / "pyproject.toml").write_text('[project]\nname = "helper"\n')
@@ -457,11 +398,11 @@ def test_bundled_packages_have_the_names_of_their_sources(artifacts):
     def bundle(**wheel: object) -> list[str]:
         for folder in artifacts.root.glob("*/bundled"):
             shutil.rmtree(folder)
-        for variant, machine in ((NATIVE, H200), (PURE, CPU)):
+        for variant in (NATIVE, PURE):
             folder = artifacts.root / f"wheel-{variant}" / "bundled"
             make_wheel(folder, claims=None, requires=(), **wheel)  # type: ignore[arg-type]
             artifacts.add(variant, artifacts.wheels[variant])
-            artifacts.write_smoke(variant, smoke_of(artifacts.wheels[variant], machine))
+            artifacts.smoke(variant)
         return [line.partition("/bundled/")[2] for line in refused(artifacts)]
 
     assert bundle(name="requests", version="9") == [
@@ -478,8 +419,7 @@ def test_the_glibc_of_the_matrix_holds_for_every_wheel(artifacts, monkeypatch):
     """A wheel that a host built asks for more than one of a container may."""
     limit = 'containers: {base: bullseye, glibc: "2.28", python: "3.11"}\n'
     artifacts.matrix.write_text(artifacts.matrix.read_text() + limit)
-    wheel = {"version": "1.0.0+cu130", "claims": stable(), "requires": ("torch>=2.11",)}
-    again(artifacts, NATIVE, H200, tag="py3-none-manylinux_2_34_x86_64", **wheel)
+    artifacts.again(NATIVE, **{**WHEEL, "tag": "py3-none-manylinux_2_34_x86_64"})
 
     def one_gate(path: Path, limits: Limits) -> tuple[GateResult, ...]:
         facts = WheelFacts(
@@ -553,8 +493,7 @@ def rebuilt(artifacts, tmp_path, monkeypatch):
     monkeypatch.setattr("torchwheel.release.assemble.sdist_faults", sdists.sdist_faults)
 
     def stamped(variant: str, **bent: object) -> Path:
-        for folder in ("wheel", "smoke"):
-            shutil.rmtree(artifacts.root / f"{folder}-{variant}")
+        artifacts.drop(variant)
         native = variant == NATIVE
         tag = TAG if native else "py3-none-any"
         made = make_wheel(tmp_path / "bent", claims=None, requires=(), tag=tag, **bent)  # type: ignore[arg-type]
@@ -562,7 +501,7 @@ def rebuilt(artifacts, tmp_path, monkeypatch):
         out.mkdir()
         wheel = stamp(made, stable() if native else PURE_CLAIMS, out)
         artifacts.add(variant, wheel)
-        artifacts.write_smoke(variant, smoke_of(wheel, H200 if native else CPU))
+        artifacts.smoke(variant)
         return wheel
 
     stamped(NATIVE)
@@ -602,5 +541,5 @@ def test_another_case_of_the_name_is_refused(artifacts, rebuilt):
         for name, data in wheel_members(wheel).items()
     }
     artifacts.add(PURE, repack_members(members, wheel))
-    artifacts.write_smoke(PURE, smoke_of(wheel))
+    artifacts.smoke(PURE)
     assert refused(artifacts)[0].startswith(f'{gives} {wheel.name}: "Demo-1.0.0.dist-info/')

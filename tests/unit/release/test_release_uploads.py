@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from release_artifacts import Artifacts, run, smoke_of
+from release_artifacts import Artifacts, run
 
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.release import uploads
@@ -184,9 +184,7 @@ def bend_pure(artifacts: Artifacts) -> Callable[[str], None]:
             name = "demo-1.0.0.dist-info/METADATA"
             members[name] = members[name].rstrip(b"\n") + f"\n{line}\n".encode()
 
-        pure = make_wheel(artifacts.root / "wheel-pure", bend=bend)
-        artifacts.add("pure", pure)
-        artifacts.write_smoke("pure", smoke_of(pure))
+        artifacts.again("pure", bend=bend)
 
     return write
 

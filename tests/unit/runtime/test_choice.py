@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.inputs import claims_of
-from torchwheel_runtime.arch.devices import Gpu
+from torchwheel_runtime.arch.devices import Driver, Gpu
 from torchwheel_runtime.arch.model import backend_of, parse
 from torchwheel_runtime.arch.runs import runs_on
 from torchwheel_runtime.builder.extension import ArchFilter, Operator
 from torchwheel_runtime.claims import Part
-from torchwheel_runtime.machine.facts import Driver, Torch
+from torchwheel_runtime.machine.facts import Torch
 from torchwheel_runtime.runtime.choice import (
     Installation,
     choose_front_end,
@@ -132,32 +132,33 @@ def test_front_end(torch, old_abi, name):
     assert found.name == name
 
 
-@pytest.mark.parametrize("torch", ["2.5.1", "1.13.1+cu117"])
-def test_a_torch_before_every_front_end_is_named(torch):
-    assert choose_front_end(PARTS, here(torch)) == (
-        f"front end: expected torch 2.6 or later, found torch {torch}; `pip install 'torch>=2.6'`"
-    )
+FEWER = [part for part in PARTS if part.name not in ("torch2.8", "torch2.9")]
+EARLY = "expected torch 2.6 or later, found torch {}; `pip install 'torch>=2.6'`"
 
 
-def test_a_torch_between_front_ends_is_named():
-    parts = [part for part in PARTS if part.name not in ("torch2.8", "torch2.9")]
-    assert choose_front_end(parts, here("2.8.0+cu128")) == (
-        "front end: expected torch 2.6, 2.7, 2.10, 2.11 or later, found torch 2.8.0+cu128; "
-        "install one of these"
-    )
-
-
-def test_a_wheel_without_front_ends_is_damaged():
-    assert choose_front_end((), here("2.8.0+cu128")) == (
-        "front end: expected one, found none in fusedops; reinstall it"
-    )
-
-
-def test_the_strings_of_an_aten_front_end_are_those_of_torch():
-    assert choose_front_end(PARTS, here("2.6.0+cu124", old_abi=True)) == (
-        "front end torch2.6: expected a torch with libstdc++'s new strings, found torch "
-        "2.6.0+cu124 with the old ones; install another build of torch"
-    )
+@pytest.mark.parametrize(
+    ("parts", "installed", "says"),
+    [
+        (PARTS, here("2.5.1"), f": {EARLY.format('2.5.1')}"),
+        (PARTS, here("1.13.1+cu117"), f": {EARLY.format('1.13.1+cu117')}"),
+        (
+            FEWER,
+            here("2.8.0+cu128"),
+            ": expected torch 2.6, 2.7, 2.10, 2.11 or later, found torch 2.8.0+cu128; "
+            "install one of these",
+        ),
+        ((), here("2.8.0+cu128"), ": expected one, found none in fusedops; reinstall it"),
+        (
+            PARTS,
+            here("2.6.0+cu124", old_abi=True),
+            " torch2.6: expected a torch with libstdc++'s new strings, found torch "
+            "2.6.0+cu124 with the old ones; install another build of torch",
+        ),
+    ],
+    ids=["before every one", "CUDA 11", "between", "none", "old strings"],
+)
+def test_a_torch_without_a_front_end_is_named(parts, installed, says):
+    assert choose_front_end(parts, installed) == f"front end{says}"
 
 
 def test_code_of_a_family_for_a_gpu():

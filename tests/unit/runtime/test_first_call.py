@@ -62,16 +62,6 @@ def test_where_nothing_can_be_built_the_reference_answers(ops):
     assert asked == [1]
 
 
-def test_an_error_reaches_the_caller_and_the_next_call_has_the_reference(ops):
-    def load():
-        raise RuntimeError("no compiler")
-
-    FirstCall(ops, ("double",), "CPU", lambda: load)
-    with pytest.raises(RuntimeError, match="no compiler"):
-        getattr(torch.ops, ops).double(torch.ones(2))
-    assert getattr(torch.ops, ops).double(torch.ones(2)).tolist() == [0.0, 0.0]
-
-
 def test_threads_wait_for_the_one_that_builds(ops):
     made = []
 
@@ -119,13 +109,13 @@ def test_a_call_that_starts_while_the_library_is_loaded_waits_for_it(ops):
     assert not torch._C._dispatch_has_kernel_for_dispatch_key(f"{ops}::double", "BackendSelect")
 
 
-def test_a_library_that_fails_to_load_holds_nobody_back(ops):
+def test_an_error_reaches_the_caller_and_the_next_call_has_the_reference(ops):
     def load():
-        raise RuntimeError("mode error")
+        raise RuntimeError("no compiler")
 
     FirstCall(ops, ("double",), "CPU", lambda: load)
     double = getattr(torch.ops, ops).double
-    with pytest.raises(RuntimeError, match="mode error"):
+    with pytest.raises(RuntimeError, match="no compiler"):
         double(torch.ones(1))
     assert double(torch.ones(1)).item() == 0
     assert not torch._C._dispatch_has_kernel_for_dispatch_key(f"{ops}::double", "BackendSelect")

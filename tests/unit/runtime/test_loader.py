@@ -1,5 +1,6 @@
 """The load order, and the ways each step can fail."""
 
+import contextlib
 import itertools
 import re
 import sys
@@ -64,33 +65,57 @@ def registers(extension, ops=("double", "negate"), times=2):
     return load_library
 
 
+@pytest.fixture
 def gpu_torch(monkeypatch):
+    """A torch that is built for GPUs."""
     monkeypatch.setattr(torch.version, "cuda", "13.0")
 
 
-def test_a_torch_without_gpus_and_nothing_prebuilt_is_no_warning(extension, tmp_path):
+@pytest.fixture
+def library(tmp_path):
+    """A prebuilt library of the installation."""
+    (tmp_path / "_lib").mkdir()
+    path = tmp_path / "_lib" / "cu130-stable.so"
+    path.touch()
+    return path
+
+
+@contextlib.contextmanager
+def no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        yield
+
+
+def double(extension):
+    """Call an operator: 2 by a kernel, 0 by plain PyTorch."""
+    return getattr(torch.ops, extension.namespace).double(torch.ones(1)).item()
+
+
+FALLBACK = [("two", "fallback"), ("minus", "fallback")]
+WAITING = [("two", "waiting"), ("minus", "waiting")]
+PREBUILT = [("two", "prebuilt"), ("minus", "prebuilt")]
+
+
+def test_a_torch_without_gpus_and_nothing_prebuilt_is_no_warning(extension, tmp_path):
+    with no_warning():
         status = load(extension, tmp_path)
-    assert ways(status) == [("two", "fallback"), ("minus", "fallback")]
+    assert ways(status) == FALLBACK
     assert status.reason == "prebuilt: none in this installation"
     assert not status.native
 
 
-def test_a_library_that_does_not_load_is_one_warning_that_names_it(extension, tmp_path):
-    (tmp_path / "_lib").mkdir()
-    (tmp_path / "_lib" / "cu130-stable.so").write_bytes(b"no library")
+def test_a_library_that_does_not_load_is_one_warning_that_names_it(extension, tmp_path, library):
+    library.write_bytes(b"no library")
     expected = rf"{extension.package}: two, minus on plain PyTorch: prebuilt: cu130-stable.so: "
     with pytest.warns(RuntimeWarning, match=expected) as seen:
         status = load(extension, tmp_path)
     assert len(seen) == 1
     assert f"`python -m {extension.package}` says what fixes it" in str(seen[0].message)
-    assert ways(status) == [("two", "fallback"), ("minus", "fallback")]
+    assert ways(status) == FALLBACK
 
 
-def test_what_does_not_fit_is_not_loaded(extension, tmp_path, monkeypatch):
-    (tmp_path / "_lib").mkdir()
-    (tmp_path / "_lib" / "cu130-stable.so").touch()
+def test_what_does_not_fit_is_not_loaded(extension, tmp_path, monkeypatch, library):
     why = "torch >=2.11 expected, found 2.6.0"
     monkeypatch.setattr(loader, "load_problem", lambda _, **__: why)
     monkeypatch.setattr(prebuilt, "load_library", lambda _: pytest.fail("it was loaded"))
@@ -114,7 +139,7 @@ def test_the_next_library_is_tried(extension, tmp_path, monkeypatch):
     status = load(extension, tmp_path)
     assert status.library == tmp_path / "_lib" / "b.so"
     assert status.native
-    assert ways(status) == [("two", "prebuilt"), ("minus", "prebuilt")]
+    assert ways(status) == PREBUILT
     assert "a.so: undefined symbol: aoti_torch_empty" in status.operators[0].refusals[0].reason
     assert runtime.status_of(extension.package) == status
 
@@ -140,9 +165,8 @@ def test_the_extension_module_is_tried_after_the_stable_libraries(extension, tmp
 
 @pytest.mark.parametrize("step", ["jit build", "jit cache"])
 def test_operators_wait_for_their_first_call_and_are_built_one_by_one(
-    extension, tmp_path, monkeypatch, step
+    extension, tmp_path, monkeypatch, gpu_torch, step
 ):
-    gpu_torch(monkeypatch)
     asked, kept = [], []
 
     def obtain(_extension, _package, name):
@@ -157,11 +181,10 @@ def test_operators_wait_for_their_first_call_and_are_built_one_by_one(
 
     monkeypatch.setattr(build, "obtain_library", obtain)
     monkeypatch.setattr(prebuilt, "load_library", load_library)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with no_warning():
         status = load(extension, tmp_path)
-        assert ways(status) == [("two", "waiting"), ("minus", "waiting")]
-        assert getattr(torch.ops, extension.namespace).double(torch.ones(1)).item() == 2
+        assert ways(status) == WAITING
+        assert double(extension) == 2
     status = runtime.status_of(extension.package)
     assert ways(status) == [("two", step), ("minus", "waiting")]
     assert status.operators[0].library == tmp_path / "two.so"
@@ -172,47 +195,48 @@ def fails(*_, **__):
     raise RuntimeError("no C++ compiler (g++, c++ or clang++) on the PATH\nmore")
 
 
-def test_what_cannot_be_built_is_one_warning_at_its_first_call(extension, tmp_path, monkeypatch):
-    gpu_torch(monkeypatch)
+def test_what_cannot_be_built_is_one_warning_at_its_first_call(
+    extension, tmp_path, monkeypatch, gpu_torch
+):
     monkeypatch.setattr(build, "obtain_library", fails)
     load(extension, tmp_path)
-    call = getattr(torch.ops, extension.namespace).double
     expected = "two on plain PyTorch: prebuilt: none in this installation; jit build: no C"
     with pytest.warns(RuntimeWarning, match=expected):
-        assert call(torch.ones(1)).item() == 0
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert call(torch.ones(1)).item() == 0
+        assert double(extension) == 0
+    with no_warning():
+        assert double(extension) == 0
     assert ways(runtime.status_of(extension.package))[0] == ("two", "fallback")
 
 
-def test_mode_error_raises_where_plain_pytorch_would_run(extension, tmp_path, monkeypatch):
+def test_mode_error_raises_where_plain_pytorch_would_run(extension, tmp_path, monkeypatch, request):
     monkeypatch.setenv("TORCHWHEEL_MODE", "error")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with no_warning():
         load(extension, tmp_path)  # this torch knows no GPU, so nothing is missing
-    gpu_torch(monkeypatch)
+    request.getfixturevalue("gpu_torch")
     monkeypatch.setattr(build, "obtain_library", fails)
     load(extension, tmp_path)
     with pytest.raises(RuntimeError, match=r"two on plain PyTorch.*no C\+\+ compiler"):
-        getattr(torch.ops, extension.namespace).double(torch.ones(1))
+        double(extension)
 
 
-def test_mode_prebuilt_builds_nothing(extension, tmp_path, monkeypatch):
-    gpu_torch(monkeypatch)
-    monkeypatch.setenv("TORCHWHEEL_MODE", "prebuilt")
-    with pytest.warns(RuntimeWarning, match="prebuilt: none in this installation"):
-        status = load(extension, tmp_path)
-    assert ways(status) == [("two", "fallback"), ("minus", "fallback")]
-
-
-def test_mode_jit_passes_over_what_is_prebuilt(extension, tmp_path, monkeypatch):
-    gpu_torch(monkeypatch)
-    (tmp_path / "_lib").mkdir()
-    (tmp_path / "_lib" / "cu130-stable.so").touch()
+@pytest.mark.parametrize(
+    ("mode", "expected", "warning"),
+    [
+        ("prebuilt", FALLBACK, "prebuilt: none in this installation"),
+        ("jit", WAITING, None),
+        ("fallback", FALLBACK, None),
+    ],
+)
+def test_modes(extension, tmp_path, monkeypatch, gpu_torch, request, mode, expected, warning):
+    """What is prebuilt is passed over, or there is none; plain PyTorch by choice is silent."""
+    if mode != "prebuilt":
+        request.getfixturevalue("library")
     monkeypatch.setattr(prebuilt, "load_library", lambda _: pytest.fail("it was loaded"))
-    monkeypatch.setenv("TORCHWHEEL_MODE", "jit")
-    assert ways(load(extension, tmp_path)) == [("two", "waiting"), ("minus", "waiting")]
+    monkeypatch.setenv("TORCHWHEEL_MODE", mode)
+    with pytest.warns(RuntimeWarning, match=warning) if warning else no_warning():
+        status = load(extension, tmp_path)
+    assert ways(status) == expected
+    assert (status.reason == "fallback") == (mode == "fallback")
 
 
 def test_mode_jit_without_gpu_support_says_so(extension, tmp_path, monkeypatch):
@@ -221,43 +245,21 @@ def test_mode_jit_without_gpu_support_says_so(extension, tmp_path, monkeypatch):
         load(extension, tmp_path)
 
 
-def test_mode_fallback_is_silent(extension, tmp_path, monkeypatch):
-    gpu_torch(monkeypatch)
-    (tmp_path / "_lib").mkdir()
-    (tmp_path / "_lib" / "cu130-stable.so").touch()
-    monkeypatch.setattr(prebuilt, "load_library", lambda _: pytest.fail("it was loaded"))
-    monkeypatch.setenv("TORCHWHEEL_MODE", "fallback")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        status = load(extension, tmp_path)
-    assert ways(status) == [("two", "fallback"), ("minus", "fallback")]
-    assert status.reason == "fallback"
-
-
-def test_an_operator_that_the_library_lacks_is_built(extension, tmp_path, monkeypatch):
-    gpu_torch(monkeypatch)
-    (tmp_path / "_lib").mkdir()
-    (tmp_path / "_lib" / "cu130-stable.so").touch()
+def test_an_operator_that_the_library_lacks_is_built(
+    extension, tmp_path, monkeypatch, gpu_torch, library
+):
     monkeypatch.setattr(prebuilt, "load_library", registers(extension, ["double"]))
     load(extension, tmp_path)
-    assert getattr(torch.ops, extension.namespace).double(torch.ones(1)).item() == 2
+    assert double(extension) == 2
     status = runtime.status_of(extension.package)
     assert ways(status) == [("two", "prebuilt"), ("minus", "waiting")]
     assert status.operators[1].reason == "prebuilt: cu130-stable.so has no kernel of it"
 
 
-def prebuilt_library(folder):
-    (folder / "_lib").mkdir()
-    library = folder / "_lib" / "cu130-stable.so"
-    library.touch()
-    return library
-
-
 def test_with_a_torch_for_gpus_the_library_is_loaded_at_the_first_call(
-    extension, tmp_path, monkeypatch
+    extension, tmp_path, monkeypatch, gpu_torch, library
 ):
-    gpu_torch(monkeypatch)
-    library, loaded = prebuilt_library(tmp_path), []
+    loaded = []
     brings = registers(extension)
 
     def load_library(opened):
@@ -266,30 +268,26 @@ def test_with_a_torch_for_gpus_the_library_is_loaded_at_the_first_call(
 
     monkeypatch.setattr(prebuilt, "load_library", load_library)
     status = load(extension, tmp_path)
-    assert (ways(status), loaded) == ([("two", "prebuilt"), ("minus", "prebuilt")], [])
+    assert (ways(status), loaded) == (PREBUILT, [])
     ops = getattr(torch.ops, extension.namespace)
     assert [ops.double(torch.ones(1)).item(), ops.negate(torch.ones(1)).item()] == [2, 2]
     assert loaded == [library]
 
 
-def test_without_a_call_it_can_be_loaded_too(extension, tmp_path, monkeypatch):
-    gpu_torch(monkeypatch)
-    prebuilt_library(tmp_path)
+def test_without_a_call_it_can_be_loaded_too(extension, tmp_path, monkeypatch, gpu_torch, library):
     monkeypatch.setattr(prebuilt, "load_library", lambda _: (_ for _ in ()).throw(OSError("bad")))
     monkeypatch.setattr(build, "obtain_library", lambda *_: pytest.fail("it was built"))
     load(extension, tmp_path)
     runtime.load_now(extension.package)
     status = runtime.status_of(extension.package)
-    assert ways(status) == [("two", "waiting"), ("minus", "waiting")]
+    assert ways(status) == WAITING
     assert status.reason == "prebuilt: cu130-stable.so: bad"
 
 
 @pytest.mark.parametrize("builds", [True, False])
 def test_a_gpu_without_code_is_one_warning_and_another_way(
-    extension, tmp_path, monkeypatch, builds
+    extension, tmp_path, monkeypatch, gpu_torch, library, builds
 ):
-    gpu_torch(monkeypatch)
-    prebuilt_library(tmp_path)
     problem = "archs: code for GPU 0 (A10, 8.6) expected, found 9.0"
     monkeypatch.setattr(
         loader, "load_problem", lambda _, ask_driver: problem if ask_driver else None
@@ -298,18 +296,15 @@ def test_a_gpu_without_code_is_one_warning_and_another_way(
     monkeypatch.setattr(build, "obtain_library", (lambda *_: built) if builds else fails)
     monkeypatch.setattr(prebuilt, "load_library", registers(extension, ["double"]))
     load(extension, tmp_path)
-    call = getattr(torch.ops, extension.namespace).double
     with pytest.warns(RuntimeWarning, match=re.escape(f"prebuilt: {problem}")) as seen:
-        results = [call(torch.ones(1)).item() for _ in range(2)]
+        results = [double(extension) for _ in range(2)]
     assert results == [2 if builds else 0] * 2
     assert len(seen) == 1
     way = ways(runtime.status_of(extension.package))[0]
     assert way == ("two", "jit build" if builds else "fallback")
 
 
-def test_a_check_that_fails_is_no_crash(extension, tmp_path, monkeypatch):
-    (tmp_path / "_lib").mkdir()
-    (tmp_path / "_lib" / "cu130-stable.so").touch()
+def test_a_check_that_fails_is_no_crash(extension, tmp_path, monkeypatch, library):
     monkeypatch.setattr(loader, "load_problem", fails)
     with pytest.warns(RuntimeWarning, match=r"prebuilt: no C\+\+ compiler"):
         load(extension, tmp_path)

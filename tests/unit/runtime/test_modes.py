@@ -2,6 +2,7 @@
 
 import dataclasses
 import pwd
+import re
 import stat
 import warnings
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder import recipe
 from torchwheel_runtime.builder.extension import Extension, Operator
 from torchwheel_runtime.builder.flags import Flags, Probe
@@ -19,37 +20,37 @@ from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.machine.facts import Torch
 from torchwheel_runtime.runtime import build
 from torchwheel_runtime.runtime.local_target import LocalTarget, download_offer, download_toolkit
-from torchwheel_runtime.runtime.mode import may_build, may_load, read_mode
+from torchwheel_runtime.runtime.status import may_build, may_load, read_mode
 from torchwheel_runtime.toolkit import provision
 from torchwheel_runtime.toolkit.cache import cache_path
 
-
-@pytest.mark.parametrize("asked", ["auto", "prebuilt", "jit", "fallback", "error"])
-def test_a_known_word_is_taken_in_silence(asked):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert read_mode({"TORCHWHEEL_MODE": asked}) == asked
+MODES = ("auto", "prebuilt", "jit", "fallback", "error")
 
 
-@pytest.mark.parametrize("environ", [{}, {"TORCHWHEEL_MODE": ""}])
-def test_auto_is_the_default(environ):
-    assert read_mode(environ) == "auto"
-
-
-def test_another_word_is_a_warning_and_means_auto():
-    with pytest.warns(RuntimeWarning, match="TORCHWHEEL_MODE=fast: one of auto, prebuilt, jit"):
-        assert read_mode({"TORCHWHEEL_MODE": "fast"}) == "auto"
-
-
-def test_a_word_cannot_draw_on_the_terminal():
-    with pytest.warns(RuntimeWarning, match=r"TORCHWHEEL_MODE=\\u001b\[2J: one of auto, prebuilt"):
-        read_mode({"TORCHWHEEL_MODE": "\x1b[2J"})
+@pytest.mark.parametrize(
+    ("environ", "mode", "warning"),
+    [
+        *(({"TORCHWHEEL_MODE": mode}, mode, None) for mode in MODES),
+        ({}, "auto", None),
+        ({"TORCHWHEEL_MODE": ""}, "auto", None),
+        ({"TORCHWHEEL_MODE": "fast"}, "auto", "=fast: one of auto, prebuilt, jit"),
+        # A word cannot draw on the terminal.
+        ({"TORCHWHEEL_MODE": "\x1b[2J"}, "auto", r"=\\u001b\[2J: one of auto, prebuilt"),
+    ],
+    ids=str,
+)
+def test_a_known_word_is_taken_in_silence_and_another_means_auto(environ, mode, warning):
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        assert read_mode(environ) == mode
+    assert [bool(re.match(f"TORCHWHEEL_MODE{warning}", str(one.message))) for one in seen] == [
+        True
+    ] * bool(warning)
 
 
 def test_what_each_may_do():
-    modes = ("auto", "prebuilt", "jit", "fallback", "error")
-    assert [may_load(one) for one in modes] == [True, True, False, False, True]
-    assert [may_build(one) for one in modes] == [True, False, True, False, True]
+    assert [may_load(one) for one in MODES] == [True, True, False, False, True]
+    assert [may_build(one) for one in MODES] == [True, False, True, False, True]
 
 
 # A first call on a GPU by a user without a home folder: the library is built for the process.
@@ -169,32 +170,23 @@ FAST = Flags(cuda=("--use_fast_math",))
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "same"),
     [
-        {"flags": FAST},
-        {"flags": Flags(cxx=("-O3",))},
-        {"flags": Flags(link=("-Wl,-z,now",))},
-        {"flags": Flags(libraries=("aio",))},
-        {"toolkit_flags": {"cuda>=13": FAST}},
+        ({"flags": FAST}, False),
+        ({"flags": Flags(cxx=("-O3",))}, False),
+        ({"flags": Flags(link=("-Wl,-z,now",))}, False),
+        ({"flags": Flags(libraries=("aio",))}, False),
+        ({"toolkit_flags": {"cuda>=13": FAST}}, False),
+        # No command has these.
+        ({"verbose": True}, True),
+        ({"flags": Flags(hip=("-ffast-math",))}, True),
+        ({"toolkit_flags": {"cuda<13": FAST, "rocm": FAST}}, True),
+        ({"probes": (Probe("no", FAST),)}, True),
     ],
     ids=str,
 )
-def test_a_changed_flag_is_another_library(changes, local):
-    assert key_with(local, **changes) != key_with(local)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"verbose": True},
-        {"flags": Flags(hip=("-ffast-math",))},
-        {"toolkit_flags": {"cuda<13": FAST, "rocm": FAST}},
-        {"probes": (Probe("no", FAST),)},
-    ],
-    ids=str,
-)
-def test_a_flag_that_no_command_has_is_the_same_library(changes, local):
-    assert key_with(local, **changes) == key_with(local)
+def test_a_changed_flag_of_a_command_is_another_library(changes, same, local):
+    assert (key_with(local, **changes) == key_with(local)) is same
 
 
 def test_another_answer_of_the_compiler_is_another_library(local):

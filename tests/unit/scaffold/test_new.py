@@ -9,7 +9,7 @@ import pytest
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.scaffold.new import new_project, package_name, render_project
-from torchwheel_runtime.arch.torch_releases import torch_releases
+from torchwheel_runtime.arch.releases import torch_releases
 from torchwheel_runtime.builder.extension import STABLE_SINCE
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.files import sha256

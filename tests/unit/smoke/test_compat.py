@@ -25,43 +25,42 @@ PYTHONS = [
     for minor in (10, 11, 12, 13)
 ]
 MACHINE = MachineRecord(
-    python="3.12.1",
-    platform="linux_x86_64",
-    glibc="2.36",
-    torch="2.11.0+cu130",
-    cuda="13.0",
-    hip=None,
-    gpu=None,
+    *("3.12.1", "linux_x86_64", "2.36", "2.11.0+cu130"), cuda="13.0", hip=None, gpu=None
 )
 
 
-def test_a_wheel_that_goes_with_none_is_a_wrong_call(tmp_path):
-    wheel = make_wheel(tmp_path, requires=["torch==2.6.*"])
-    with pytest.raises(UsageError, match=r"goes with none of torch 2\.11\.0, 2\.12\.0"):
-        compat(
-            wheel,
-            ["2.11.0", "2.12.0"],
-            tests=tmp_path,
-            requires=(),
-            record=tmp_path / "record.json",
-            progress=Quiet(),
-            pythons=[running_interpreter()],
-        )
+def try_wheel(tmp_path, releases, pythons, requires=("torch>=2.6",), cache=None):
+    """The rows of a wheel that is tried with these releases of torch."""
+    return compat(
+        make_wheel(tmp_path, requires=requires),
+        releases,
+        tests=tmp_path,
+        requires=(),
+        record=tmp_path / "record.json",
+        progress=Quiet(),
+        pythons=pythons,
+        cache=cache,
+    )
+
+
+@pytest.mark.parametrize(
+    ("releases", "pythons", "requires", "says"),
+    [
+        (
+            *(["2.11.0", "2.12.0"], [running_interpreter()], ["torch==2.6.*"]),
+            r"goes with none of torch 2\.11\.0, 2\.12\.0",
+        ),
+        (
+            *(["2.15.0"], PYTHONS[:1], ["torch>=2.6"]),
+            r"torch 2\.15\.0: not published for Python 3\.10\.1",
+        ),
+    ],
+    ids=["no torch", "no Python"],
+)
+def test_a_wheel_that_goes_with_none_is_a_wrong_call(tmp_path, releases, pythons, requires, says):
+    with pytest.raises(UsageError, match=says):
+        try_wheel(tmp_path, releases, pythons, requires)
     assert not (tmp_path / "record.json").exists()
-
-
-def test_a_torch_that_was_published_for_none_of_the_pythons_is_a_wrong_call(tmp_path):
-    wheel = make_wheel(tmp_path, requires=["torch>=2.6"])
-    with pytest.raises(UsageError, match=r"torch 2\.15\.0: not published for Python 3\.10\.1"):
-        compat(
-            wheel,
-            ["2.15.0"],
-            tests=tmp_path,
-            requires=(),
-            record=tmp_path / "record.json",
-            progress=Quiet(),
-            pythons=PYTHONS[:1],
-        )
 
 
 def test_a_torch_that_cannot_be_had_is_a_row():
@@ -120,16 +119,8 @@ def test_environments_are_kept_where_it_is_asked_for(tmp_path, monkeypatch, kept
 
     monkeypatch.setattr("torchwheel.smoke.compat.smoke", smoke)
     (tmp_path / "cache").mkdir()
-    (row,) = compat(
-        make_wheel(tmp_path),
-        ["2.13.0"],
-        tests=tmp_path,
-        requires=(),
-        record=tmp_path / "record.json",
-        progress=Quiet(),
-        pythons=PYTHONS[:1],
-        cache=tmp_path / "cache" if kept else None,
-    )
+    cache = tmp_path / "cache" if kept else None
+    (row,) = try_wheel(tmp_path, ["2.13.0"], PYTHONS[:1], cache=cache)
     assert row.error == "no torch here"
     assert (caches == [tmp_path / "cache"]) == kept
     assert caches[0].exists() == kept

@@ -1,5 +1,6 @@
 """What a smoke test records: imports, results and a verdict."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -7,8 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke import requirements
@@ -150,15 +149,6 @@ def test_junit() -> None:
     )
 
 
-@given(st.text())
-def test_any_text_is_results_or_an_error(text: str) -> None:
-    try:
-        results = results_.parse_junit(text)
-    except TorchwheelError:
-        return
-    assert isinstance(results, tuple)
-
-
 def test_what_the_base_holds(tmp_path: Path) -> None:
     wheel = read_wheel(make_wheel(tmp_path, requires=("torch>=2.6", "x>=1", "y; extra == 'z'")))
     assert base_requirements([wheel], "2.13.0", ["pytest>=8", "numpy"]) == (
@@ -184,56 +174,45 @@ def test_a_wheel_for_another_torch_gets_the_one_it_asks_for(
     assert default_torch(read_wheel(make_wheel(tmp_path, requires=[asked])), "2.13.0") == torch
 
 
-def installed(monkeypatch: pytest.MonkeyPatch, **versions: str) -> None:
+HERE = {"torch": "2.13.0", "pytest": "9.0"}
+PURE = "demo-1.0.0-py3-none-any.whl"
+HELPED = {"requires": ("torch", "helper<2")}
+HELPER = {"name": "helper", "requires": ()}
+INSTALLED = {
+    "another torch": (
+        *([{"requires": ("torch>=2.99",)}], HERE),
+        f"{PURE} needs torch>=2.99, but torch 2.13.0 is",
+    ),
+    "none of that name": (
+        *([{"requires": ("gone",)}], HERE),
+        f"{PURE} needs gone, which is not installed here",
+    ),
+    "a local or later torch meets the range": (
+        *([{"requires": ("torch>=2.11", "x; extra == 'y'")}], {**HERE, "torch": "2.11.0+cu130"}),
+        None,
+    ),
+    "without pytest": (
+        *([{}], {"torch": "2.13.0"}),
+        "^smoke needs pytest, which is not installed here$",
+    ),
+    "a bundled package counts as installed": ([HELPED, HELPER], {**HERE, "helper": "9"}, None),
+    "a bundled package has needs of its own": (
+        *([HELPED, {**HELPER, "requires": ("gone",)}], HERE),
+        r"^helper-1\.0\.0-py3-none-any\.whl needs gone",
+    ),
+    "a bundled package of another version": (
+        *([HELPED, {**HELPER, "version": "2"}], HERE),
+        "needs helper<2, but helper 2 is installed here$",
+    ),
+}
+
+
+@pytest.mark.parametrize(("made", "versions", "says"), INSTALLED.values(), ids=INSTALLED)
+def test_what_must_be_installed_here(tmp_path, monkeypatch, made, versions, says) -> None:
     monkeypatch.setattr(requirements, "_installed_version", versions.get)
-
-
-@pytest.mark.parametrize(
-    ("requires", "says"),
-    [
-        (("torch>=2.99",), "demo-1.0.0-py3-none-any.whl needs torch>=2.99, but torch 2.13.0 is"),
-        (("gone",), "demo-1.0.0-py3-none-any.whl needs gone, which is not installed here"),
-    ],
-)
-def test_here_a_requirement_is_not_met(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requires: tuple[str, ...], says: str
-) -> None:
-    installed(monkeypatch, torch="2.13.0", pytest="9.0")
-    with pytest.raises(TorchwheelError, match=says):
-        requirements.check_installed(
-            [read_wheel(make_wheel(tmp_path, requires=requires))], ("pytest",)
-        )
-
-
-def test_here_a_bundled_package_counts_as_installed_and_has_needs_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    installed(monkeypatch, torch="2.13.0", pytest="9.0", helper="9")
-    wheels = [
-        read_wheel(make_wheel(tmp_path, requires=("torch", "helper<2"))),
-        read_wheel(make_wheel(tmp_path, name="helper", requires=())),
-    ]
-    requirements.check_installed(wheels, ("pytest",))
-    needy = read_wheel(make_wheel(tmp_path / "needy", name="helper", requires=("gone",)))
-    with pytest.raises(TorchwheelError, match=r"^helper-1\.0\.0-py3-none-any\.whl needs gone"):
-        requirements.check_installed([wheels[0], needy], ("pytest",))
-    old = read_wheel(make_wheel(tmp_path, name="helper", version="2", requires=()))
-    with pytest.raises(TorchwheelError, match=r"needs helper<2, but helper 2 is installed here$"):
-        requirements.check_installed([wheels[0], old], ("pytest",))
-
-
-def test_here_a_local_or_later_torch_meets_the_range(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    wheel = read_wheel(make_wheel(tmp_path, requires=("torch>=2.11", "x; extra == 'y'")))
-    installed(monkeypatch, torch="2.11.0+cu130", pytest="9.0")
-    requirements.check_installed([wheel], ("pytest",))
-
-
-def test_here_without_pytest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed(monkeypatch, torch="2.13.0")
-    with pytest.raises(TorchwheelError, match=r"^smoke needs pytest, which is not installed here$"):
-        requirements.check_installed([read_wheel(make_wheel(tmp_path))], ("pytest",))
+    wheels = [read_wheel(make_wheel(tmp_path, **wheel)) for wheel in made]
+    with pytest.raises(TorchwheelError, match=says) if says else contextlib.nullcontext():
+        requirements.check_installed(wheels, ("pytest",))
 
 
 def test_packages_and_modules_at_the_top_are_what_users_import(tmp_path):

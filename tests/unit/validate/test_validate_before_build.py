@@ -23,14 +23,16 @@ from facts_of_machines import (
     ROCM,
     STABLE,
     TOOLKIT,
-    WHEELS,
     changed,
 )
 
 from torchwheel_runtime.machine.facts import Absent, InstalledToolkit
 from torchwheel_runtime.machine.toolkits import pip_install_command
-from torchwheel_runtime.validate.before_build import build_findings, preferred_toolkit
-from torchwheel_runtime.validate.toolkit_rules import check_two_toolkits
+from torchwheel_runtime.validate.before_build import (
+    build_findings,
+    check_two_toolkits,
+    preferred_toolkit,
+)
 
 
 def before_build(claims, machine=HERE, toolkit=TOOLKIT, **options):
@@ -137,29 +139,6 @@ def test_what_fits_is_built(claims, machine, toolkit):
         ),
         (
             STABLE,
-            changed(HERE, torch=ROCM),
-            TOOLKIT,
-            "backend: expected a torch built for CUDA, which pkg has its kernels for; found torch "
-            f"2.11.0+rocm7.1, built with ROCm 7.1; install {WHEELS} with kernels for ROCm, or a "
-            "torch for CUDA",
-        ),
-        (
-            STABLE,
-            changed(HERE, torch=CUDA_12),
-            TOOLKIT,
-            "torch: expected torch>=2.11, which pkg is built for; found torch 2.6.0+cu124; "
-            f"`pip install 'torch>=2.11'`, or install {WHEELS} that is for torch 2.6",
-        ),
-        (
-            STABLE,
-            changed(HERE, driver=R470),
-            TOOLKIT,
-            "driver: expected NVIDIA's driver 580.65.06 or later, which CUDA 13 needs; found "
-            "driver 470.82.01, for CUDA up to 11.4; update the driver, or on a data-centre GPU "
-            "`apt-get install cuda-compat-13-0`",
-        ),
-        (
-            STABLE,
             changed(HERE, gpus=(P100,)),
             TOOLKIT,
             "archs: expected code for GPU 1 (Tesla P100, 6.0); found 8.0 9.0+PTX; name 6.0 in "
@@ -184,6 +163,17 @@ def test_what_fits_is_built(claims, machine, toolkit):
 )
 def test_what_does_not_fit_is_not_built(claims, machine, toolkit, sentence):
     assert before_build(claims, machine, toolkit) == [(sentence, True)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [({"torch": ROCM}, "backend"), ({"torch": CUDA_12}, "torch"), ({"driver": R470}, "driver")],
+    ids=["backend", "torch", "driver"],
+)
+def test_what_would_not_load_is_not_built(changes, rule):
+    """test_validate_at_load.py has the sentences."""
+    ((sentence, blocks),) = before_build(STABLE, changed(HERE, **changes))
+    assert (sentence.partition(":")[0], blocks) == (rule, True)
 
 
 def test_a_library_for_another_machine_needs_neither_driver_nor_gpu():

@@ -10,8 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from torchwheel_runtime import data
-from torchwheel_runtime.arch.toolkit_releases import archs_by_release
-from torchwheel_runtime.arch.torch_releases import torch_releases
+from torchwheel_runtime.arch.releases import archs_by_release, torch_releases
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.validate import torch_rules
 from torchwheel_runtime.validate.findings import (
@@ -119,9 +118,9 @@ def test_bounds_agree_with_torchs_own():
                 assert abs(newest(ours[family]) - limit[0]) <= 1, release
 
 
-GLIBC = Finding("glibc", "glibc 2.31", "glibc 2.28", "use a newer system")
-DRIVER = Finding("driver", "a newer driver", "an old one", "update it")
-ADVICE = Finding("two-toolkits", "one", "two", "take one", blocks=False)
+GLIBC = Finding("glibc", expected="glibc 2.31", found="glibc 2.28", fix="use a newer system")
+DRIVER = Finding("driver", expected="a newer driver", found="an old one", fix="update it")
+ADVICE = Finding("two-toolkits", expected="one", found="two", fix="take one", blocks=False)
 
 
 def say(names: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Releases of CUDA and ROCm, and the archs that each can compile; the data file lists them."""
+"""Releases of CUDA, ROCm and torch: the archs that a toolkit compiles, the toolkits of a torch."""
 
 import dataclasses
 import functools
@@ -73,3 +73,35 @@ def releases_able(arch: Arch, backend: Backend) -> str:
     if able[-1] == list(table)[-1]:
         return f"{BRANDS[backend]} {able[0]} and later"
     return f"{BRANDS[backend]} {able[0]}" + (f" to {able[-1]}" if len(able) > 1 else "")
+
+
+@dataclasses.dataclass(frozen=True)
+class TorchFacts:
+    """The toolkits and Pythons that a torch minor was published for, and what PyPI has of it."""
+
+    toolkits: Mapping[Backend, tuple[str, ...]]
+    """Releases of CUDA and ROCm, e.g. {"cuda": ("12.6", "13.0"), …}."""
+    pythons: tuple[str, ...]
+    pypi: str | None = None
+    """The release of CUDA that PyPI's build for Linux has."""
+    old_strings: bool = False
+    """Whether PyPI's build has libstdc++'s strings of before GCC 5."""
+
+    def majors(self, backend: Backend) -> tuple[int, ...]:
+        """The major releases; the minors of a major are compatible with each other."""
+        return tuple(sorted({version_numbers(version)[0] for version in self.toolkits[backend]}))
+
+
+@functools.cache
+def torch_releases() -> Mapping[str, TorchFacts]:
+    """Known torch minors, oldest first."""
+    return {
+        minor: TorchFacts(
+            toolkits={"cuda": tuple(facts["cuda"]), "rocm": tuple(facts["rocm"])},
+            pythons=tuple(facts["pythons"]),
+            pypi=facts["pypi"],
+            old_strings=facts.get("old_strings", False),
+        )
+        for minor, facts in data.read("torch_releases.json").items()
+        if minor != "comment"
+    }

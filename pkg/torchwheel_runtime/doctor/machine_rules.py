@@ -1,39 +1,50 @@
-"""Findings about torch, the GPUs and the driver: does the library fit this machine?"""
+"""Findings about the machine: does the library fit torch, GPUs and driver, and can it be built?"""
 
+import dataclasses
 from collections.abc import Iterator
 
+from torchwheel_runtime.arch.devices import VisibleGpus
+from torchwheel_runtime.arch.lists import choose_archs
 from torchwheel_runtime.arch.model import Arch, Backend
 from torchwheel_runtime.arch.model import backend_of as backend_of_gpu
-from torchwheel_runtime.claims import Claims, LibraryNeeds
-from torchwheel_runtime.doctor.case import Case, Diagnosis, Package
-from torchwheel_runtime.doctor.library_rules import libraries_to_judge
+from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.builder.extension import STABLE_SINCE
+from torchwheel_runtime.claims import Abi, Claims, LibraryNeeds
+from torchwheel_runtime.doctor.case import Case, Package
 from torchwheel_runtime.doctor.native import NativeLibrary, sort_archs
+from torchwheel_runtime.doctor.package_rules import libraries_to_judge, reinstall_command
 from torchwheel_runtime.doctor.remedies import comes_with_other_torch, is_idle
-from torchwheel_runtime.machine.facts import HiddenGpus, Machine, SilentDriver, Torch, Unanswered
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.machine.facts import InstalledToolkit, Machine, Torch
+from torchwheel_runtime.runtime.local_target import DOWNLOAD_VARIABLE
 from torchwheel_runtime.validate.at_load import load_findings
+from torchwheel_runtime.validate.before_build import (
+    build_findings,
+    check_two_toolkits,
+    preferred_toolkit,
+)
 from torchwheel_runtime.validate.findings import Finding
 from torchwheel_runtime.versions import version_numbers
 
 
-def broken_torch(case: Case) -> Iterator[Diagnosis]:
+def broken_torch(case: Case) -> Iterator[Finding]:
     """Torch is installed and cannot be imported."""
     machine = case.machine
     if needs_torch(case.package) and machine.torch_problem and machine.torch:
         release = machine.torch.version.partition("+")[0]
-        yield Diagnosis(
-            "torch-works", str(machine.torch_problem), torch_fix(machine, f"=={release}")
+        yield Finding(
+            "torch-works", str(machine.torch_problem), fix=torch_fix(machine, f"=={release}")
         )
 
 
 def torch_fix(machine: Machine, release: str = "") -> str:
     """How to make torch work; installing it again is no help against what its import waits for."""
-    problem = machine.torch_problem
-    if isinstance(problem, Unanswered) and problem.fix:
-        return problem.fix
+    if machine.torch_problem and machine.torch_problem.fix:
+        return machine.torch_problem.fix
     return f"`pip install --force-reinstall torch{release}`"
 
 
-def mismatched_library(case: Case) -> Iterator[Diagnosis]:
+def mismatched_library(case: Case) -> Iterator[Finding]:
     """The library needs another torch, backend, toolkit, driver, GPU or glibc."""
     machine, package = case.machine, case.package
     if not needs_torch(package):
@@ -61,7 +72,7 @@ def mismatched_library(case: Case) -> Iterator[Diagnosis]:
         if finding.rule == "backend" and is_idle(case):
             continue
         if finding.blocks or lacking or _matters(finding, machine):
-            yield diagnosis_of(finding)
+            yield finding
 
 
 def needs_torch(package: Package) -> bool:
@@ -94,16 +105,6 @@ def needs_of_binary(
         backend=backend,
         toolkit_version=_toolkit_release(claims, natives, backend, torch),
         archs=_arch_list(natives),
-    )
-
-
-def diagnosis_of(finding: Finding) -> Diagnosis:
-    """A finding of torchwheel_runtime.validate as the doctor's diagnosis."""
-    return Diagnosis(
-        finding.rule,
-        f"expected {finding.expected}; found {finding.found}",
-        finding.fix,
-        of_torch=finding.rule in ("torch", "backend", "toolkit-torch"),
     )
 
 
@@ -145,29 +146,26 @@ _INSTALL_DRIVER = {
 }
 
 
-def missing_driver(case: Case) -> Iterator[Diagnosis]:
+def missing_driver(case: Case) -> Iterator[Finding]:
     """A GPU has no driver, or its driver does not answer."""
     machine, backend = case.machine, _gpu_backend(case)
-    if backend is None or machine.driver or not machine.driver_problem:
+    absent = machine.driver_problem
+    if backend is None or machine.driver or not absent:
         return
-    if isinstance(machine.driver_problem, SilentDriver):
-        silent = machine.driver_problem
-        yield Diagnosis("driver", silent.problem, silent.fix or _INSTALL_DRIVER[backend])
+    if absent.problem:
+        yield Finding("driver", absent.problem, fix=absent.fix or _INSTALL_DRIVER[backend])
     elif backend in case.hardware:
         maker = "an NVIDIA" if backend == "cuda" else "an AMD"
-        says = f"there is {maker} GPU, and no driver for it: {machine.driver_problem}"
-        yield Diagnosis("driver", says, _INSTALL_DRIVER[backend])
+        says = f"there is {maker} GPU, and no driver for it: {absent}"
+        yield Finding("driver", says, fix=_INSTALL_DRIVER[backend])
 
 
-def hidden_gpus(case: Case) -> Iterator[Diagnosis]:
+def hidden_gpus(case: Case) -> Iterator[Finding]:
     """The driver works, but its GPUs are hidden from this process."""
     machine = case.machine
     problem = machine.gpus_problem
     if _gpu_backend(case) and machine.driver and not machine.gpus and problem:
-        fix = "give this user the GPUs"
-        if isinstance(problem, HiddenGpus):
-            fix = f"`unset {problem.variable}`"
-        yield Diagnosis("gpus", str(problem), fix)
+        yield Finding("gpus", str(problem), fix=problem.fix or "give this user the GPUs")
 
 
 def _gpu_backend(case: Case) -> Backend | None:
@@ -175,3 +173,90 @@ def _gpu_backend(case: Case) -> Backend | None:
     torch, package = case.machine.torch, case.package
     kernels = package.status is not None or any(native.backend for native in package.natives)
     return torch.backend if torch and kernels else None
+
+
+def cannot_build(case: Case) -> Iterator[Finding]:
+    """Operators wait for their first call on a GPU, and the build would fail then."""
+    package = case.package
+    machine = _machine_to_build_for(case)
+    torch = machine.torch
+    if torch is None or torch.backend is None or not machine.gpus or not _waits_for_build(package):
+        return
+    needs = LibraryNeeds(_flavour_to_build(package, torch), backend=torch.backend)
+    toolkit = preferred_toolkit(needs, torch, machine.toolkits)
+    downloads = case.environ.get(DOWNLOAD_VARIABLE) == "1" and torch.cuda
+    if downloads and (toolkit is None or toolkit.problem):
+        return
+    try:
+        needs = dataclasses.replace(needs, archs=_archs_to_build(case, machine, toolkit))
+    except TorchwheelError as error:
+        fix = "set CUDA_HOME to a toolkit that can compile for it"
+        yield Finding("archs", str(error), fix=fix)
+        return
+    yield from build_findings(needs, machine, toolkit, package=package.name)
+    yield from check_two_toolkits(machine.toolkits)
+
+
+def broken_cache(case: Case) -> Iterator[Finding]:
+    """The cache cannot be written, or a library in it is corrupt."""
+    if not _waits_for_build(case.package):
+        return
+    if problem := case.cache.problem:
+        yield Finding(
+            "cache",
+            f"what is built cannot be cached, so each process builds anew: {problem}",
+            fix="`export TORCHWHEEL_CACHE=FOLDER`, a folder of yours that can be written",
+        )
+    for library in case.cache.corrupt:
+        if library.key.name.partition(".")[0] == case.package.module:
+            says = f"a library of the cache is corrupt: {library}"
+            yield Finding("cache", says, fix="`torchwheel cache prune`")
+
+
+def plain_pytorch(case: Case) -> Iterator[Finding]:
+    """Operators run on plain PyTorch for a reason that no other finding reports."""
+    status = case.package.status
+    for operator in status.operators if status else ():
+        if operator.way == "fallback" and any(refusal.fault for refusal in operator.refusals):
+            says = f"{operator.operator} runs on plain PyTorch: {operator.reason}"
+            yield Finding("fallback", says, fix=reinstall_command(case.package))
+
+
+def _waits_for_build(package: Package) -> bool:
+    status = package.status
+    if status is None:
+        return False
+    return bool(status.waiting_gpus) or any(one.way == "waiting" for one in status.operators)
+
+
+def _machine_to_build_for(case: Case) -> Machine:
+    """The machine, with the GPUs that a build is for: those without prebuilt kernels, if known."""
+    status = case.package.status
+    waiting = status.waiting_gpus if status else ()
+    gpus = tuple(gpu for gpu in case.machine.gpus if gpu.index in waiting)
+    return dataclasses.replace(case.machine, gpus=gpus) if gpus else case.machine
+
+
+def _flavour_to_build(package: Package, torch: Torch) -> Abi:
+    """The ABI flavour that is built for an extension that has both.
+
+    For the front end of a universal wheel, kernels are built, which know no torch.
+    """
+    if package.status and package.status.waiting_gpus:
+        return "stable"
+    return "stable" if version_numbers(torch.minor) >= version_numbers(STABLE_SINCE) else "aten"
+
+
+def _archs_to_build(
+    case: Case, machine: Machine, toolkit: InstalledToolkit | None
+) -> tuple[Arch, ...]:
+    """The archs that the build would compile for."""
+    if toolkit is None or not toolkit.release:
+        return ()
+    chosen = choose_archs(
+        ToolkitRelease(toolkit.backend, toolkit.release),
+        case.environ,
+        for_this_machine=True,
+        look=lambda _, __: VisibleGpus(machine.gpus),
+    )
+    return chosen.archs
