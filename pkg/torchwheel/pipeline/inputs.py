@@ -268,13 +268,9 @@ def limits_of(matrix: Matrix, root: Path, abi: Abi, glibc: str | None) -> Limits
         # What its build packs is known from the build alone, unless the matrix says it.
         name = canonicalize_name(project.name)
         own = Declared(name, project.packages) if project.packages else None
-        return Limits(size, glibc, own, allowances_of(matrix))
+        allowed = tuple(Allowed(a.gate, a.library, a.reason) for a in matrix.own_build.allow)
+        return Limits(size, glibc, own, allowed)
     return Limits(size, glibc, read_declared(root / project.source, project.name, project.packages))
-
-
-def allowances_of(matrix: Matrix) -> tuple[Allowed, ...]:
-    """The findings of gates that the matrix declares as meant."""
-    return tuple(Allowed(one.gate, one.library, one.reason) for one in matrix.own_build.allow)
 
 
 def torch_requirement(run: Run, variant: Variant) -> str | None:

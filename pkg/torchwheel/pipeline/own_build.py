@@ -97,7 +97,6 @@ def dump_plan(plan: OwnBuildPlan) -> str:
 class _LoadedByTorch:
     """What is used of the facts that probe.py prints of the torch that it imported."""
 
-    version: str
     loaded: tuple[str, ...]
 
 
