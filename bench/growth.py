@@ -33,8 +33,8 @@ from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline.cibuildwheel import OWN, VARIANT
-from torchwheel.pipeline.container_files import usage
 from torchwheel.pipeline.container_options import index_options
+from torchwheel.pipeline.inside import usage
 from torchwheel_runtime.arch.releases import TorchFacts, torch_releases
 from torchwheel_runtime.builder.recipe import INCLUDE
 from torchwheel_runtime.console import Terminal

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jsonmutator import mutated
-from torchwheel.pipeline import bundled, container_files
+from torchwheel.pipeline import bundled, inside
 from torchwheel.sdist import build_setup
 from torchwheel.smoke import requirements
 from torchwheel.smoke.environment import Environment
@@ -39,14 +39,14 @@ def read_bundled(folder: Path, content: bytes) -> None:
 
 
 def read_usage(folder: Path, content: bytes) -> None:
-    for step in container_files.STEPS:
-        (folder / container_files.usage_file(step)).write_bytes(content)
-    container_files.read_usage(folder)
+    for step in inside.STEPS:
+        (folder / inside.usage_file(step)).write_bytes(content)
+    inside.read_usage(folder)
 
 
 def read_cache_use(folder: Path, content: bytes) -> None:
-    (folder / container_files.CACHE_USE).write_bytes(content)
-    container_files.read_cache_use(folder)
+    (folder / inside.CACHE_USE).write_bytes(content)
+    inside.read_cache_use(folder)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
     env = Environment(Path("python"), {}, Path("site"))
     child = Path(sources._CHILD)
     interpreter = {"path": "/usr/bin/python3", "version": "3.12.1", "build": "gcc"}
-    state, usage = {"key": "key", "files": {WHEEL: "ab"}}, container_files.Usage(1.5, 5)
+    state, usage = {"key": "key", "files": {WHEEL: "ab"}}, inside.Usage(1.5, 5)
     return {
         "bundled": Reader(json.dumps(state), read_bundled),
         "usage": Reader(json.dumps(dataclasses.asdict(usage)), read_usage),

@@ -47,13 +47,9 @@ class _State:
 def build_bundled(
     root: Path, folders: Sequence[str], dist: Path, progress: Progress
 ) -> tuple[Path, ...]:
-    """Bring `dist`/bundled up to date; returns its wheels.
+    """Bring `dist`/bundled up to date, whose lock the caller holds; returns its wheels.
 
-    Args:
-        root: the folder of matrix.yaml.
-        folders: folders of the distributions, or their wheels, as the matrix names them.
-        dist: the output folder; the caller holds its lock.
-        progress: reports each step to the user.
+    `folders` are folders of distributions, or wheels, as the matrix names them.
     """
     target, state = dist / BUNDLED_FOLDER, dist / records.FOLDER / _STATE
     key = _key(root, folders)

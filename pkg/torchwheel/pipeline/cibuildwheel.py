@@ -9,17 +9,17 @@ import torchwheel
 import torchwheel_runtime
 from torchwheel.image.engine import LABEL, Volume, volume_options
 from torchwheel.matrix.variants import python_tag
-from torchwheel.pipeline import container_files
+from torchwheel.pipeline import inside
 from torchwheel.smoke.requirements import LOCK_OPTIONS as LOCKED
 from torchwheel.smoke.testing import arguments_of_tests
 
 # Paths in the container. All containers have the same, so that their compile commands are equal.
 PROJECT = "/project"
 OUTPUT = "/output"
-VARIANT = str(container_files.VARIANT)
+VARIANT = str(inside.VARIANT)
 SHARED = "/shared"
 KERNELS = "/kernels"
-BUNDLED = str(container_files.BUNDLED)
+BUNDLED = str(inside.BUNDLED)
 LOCKS = "/locks"
 TORCH = "/opt/torch"
 TORCHWHEEL = "/opt/torchwheel"
@@ -146,7 +146,7 @@ def _install(options: ContainerOptions) -> str:
 def _test_commands(options: ContainerOptions) -> Sequence[str]:
     arguments = [f"--import={name}" for name in options.imports]
     if options.tests:
-        report = container_files.VARIANT / container_files.JUNIT
+        report = inside.VARIANT / inside.JUNIT
         arguments += arguments_of_tests(report, options.tests, options.chosen_tests)
     return (
         f"{_INSIDE_TESTS} {shlex.join(['test', options.project, *arguments])}",

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -34,6 +34,7 @@ from torchwheel.pipeline.inputs import (
     Run,
     build_environment,
     kernels_only,
+    toolkit_variables,
     torch_requirement,
 )
 from torchwheel.pipeline.own_build import OwnBuildPlan
@@ -41,7 +42,7 @@ from torchwheel.pipeline.records import WheelsRequest
 from torchwheel.pipeline.sources import project_folder
 from torchwheel.smoke.requirements import BUNDLED_FOLDER, find_lock
 from torchwheel.steps.compiler_cache import ENDLESS
-from torchwheel_runtime.arch.lists import VARIABLES, arch_list, cmake_archs
+from torchwheel_runtime.arch.lists import arch_list
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.fetch import ca_bundle
@@ -54,6 +55,8 @@ from torchwheel_runtime.validate import findings
 
 # A CUDA torch has 5 GB, one for each Python. With less free space nothing is cached.
 _CACHE_SPACE = 32 << 30
+# A server of the container's own: on the host's network another server may have the usual port, and
+# it cannot read these files.
 _SCCACHE = {"SCCACHE_SERVER_UDS": "/tmp/sccache.sock", **ENDLESS}  # noqa: S108 - in the container
 # The variables that name pip's indexes, and uv's names for them.
 _INDEX_VARIABLES = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX"}
@@ -92,20 +95,72 @@ def options_of(
     environ: Mapping[str, str] = os.environ,
 ) -> ContainerOptions:
     """The options that build one variant; `torch` is the folder of its torch's headers."""
-    toolkit = variant.toolkit
+    toolkit, ordinary, cross = variant.toolkit, variant.ordinary, is_cross(variant)
     if toolkit is None:
         raise UsageError(f"{variant.id}: has no native code, so it is built on the host")
-    if variant.ordinary:
-        return _options_of_own_build(run, variant, engine, image, environ)
-    volumes: list[Volume] = [
-        *OWN,
-        (str(torch), TORCH, "ro"),
+    if ordinary and cross:
+        raise UsageError(
+            f"{variant.id}: an ordinary project is built on a machine of its platform; take it out "
+            "under exclude"
+        )
+    smoke, build = run.matrix.smoke, run.matrix.own_build
+    forwarded = _compiler_cache(environ)
+    own: tuple[Volume, ...] = (
         (str(run.variant_folder(variant)), VARIANT, "rw"),
         (str(run.shared_folder(toolkit, image.compilers)), SHARED, "rw"),
-    ]
+    )
     linked = _linked_volumes(run, variant)
-    volumes += linked
-    forwarded = _compiler_cache(environ)
+    locks, lock = _lock(run, variant)
+    index_volumes, index = index_options(environ)
+    cached: list[Volume] = []
+    uv: dict[str, str] = {}
+    if not cross:
+        # An ordinary project's torch is installed before it is built.
+        cached, uv = _uv_cache(run.cache, 0 if ordinary else _CACHE_SPACE, engine)
+    bundled = bool(run.matrix.project.bundled) and not cross and not ordinary
+    given: list[Volume] = [(str(run.dist / BUNDLED_FOLDER), BUNDLED, "ro")] if bundled else []
+    headers: list[Volume] = [] if ordinary else [(str(torch), TORCH, "ro")]
+    more = [*cached, *index_volumes, *linked, *locks]
+    if ordinary:
+        environment = {**_own_build_environment(run, toolkit, forwarded), **uv, **index}
+        # No container has a GPU.
+        tests: str | None = "" if run.matrix.without_gpu is None else build.tests or ""
+        requires: tuple[str, ...] = (
+            "--requirement",
+            f"{VARIANT}/{own_build.TORCH}",
+            *smoke.requires,
+        )
+    else:
+        more = [*linked, *cached, *given, *locks, *index_volumes]
+        environment = {**_environment(run, variant, linked, forwarded), **uv}
+        environment |= {**(_SCCACHE if forwarded else {}), **index}
+        tests = None if cross else smoke.tests
+        requires = requirements_to_try(run.matrix, variant)
+    return ContainerOptions(
+        engine=engine.name,
+        run=run.id,
+        image=image.reference,
+        python=python_of(run.matrix, variant),
+        volumes=(*OWN, *headers, *own, *more),
+        user=tuple(engine.user_options()),
+        forwarded=forwarded,
+        environment=environment,
+        project=run.matrix.project.name,
+        tests=tests,
+        requires=requires,
+        lock=lock,
+        chosen_tests=smoke.without_gpu,
+        bundled=bundled,
+        imports=build.imports if ordinary else (),
+        own=ordinary,
+        settings=build.config_settings if ordinary else {},
+    )
+
+
+def _environment(
+    run: Run, variant: Variant, linked: Sequence[Volume], forwarded: Sequence[str]
+) -> dict[str, str]:
+    """The variables of a build by torchwheel's builder."""
     paths = dataclasses.replace(
         _build_paths(variant), kernels=tuple(inside for _, inside, _ in linked)
     )
@@ -115,41 +170,32 @@ def options_of(
         **build_environment(variant, paths, "sccache" if forwarded else ""),
         **kernels_only(run),
     }
-    if toolkit.backend == "rocm":
+    if variant.toolkit and variant.toolkit.backend == "rocm":
         # PyPI has no torch for ROCm, so the wheel is tried in a torch for CUDA: its kernels are
         # registered and, without a GPU, do not run. Otherwise such a wheel refuses to load.
         environment[findings.VARIABLE] = "backend"
-    cross = is_cross(variant)
-    if not cross:
-        cached, settings = _uv_cache(run.cache, _CACHE_SPACE, engine)
-        volumes += cached
-        environment |= settings
-    bundled = bool(run.matrix.project.bundled) and not cross
-    if bundled:
-        volumes.append((str(run.dist / BUNDLED_FOLDER), BUNDLED, "ro"))
-    locks, lock = _lock(run, variant)
-    more_volumes, more = index_options(environ)
-    if forwarded:
-        # A server of the container's own: on the host's network another server may have the usual
-        # port, and it cannot read these files.
-        environment |= _SCCACHE
-    smoke = run.matrix.smoke
-    return ContainerOptions(
-        engine=engine.name,
-        run=run.id,
-        image=image.reference,
-        python=python_of(run.matrix, variant),
-        volumes=(*volumes, *locks, *more_volumes),
-        user=tuple(engine.user_options()),
-        forwarded=forwarded,
-        environment={**environment, **more},
-        project=run.matrix.project.name,
-        tests=None if cross else smoke.tests,
-        requires=requirements_to_try(run.matrix, variant),
-        lock=lock,
-        chosen_tests=smoke.without_gpu,
-        bundled=bundled,
-    )
+    return environment
+
+
+def _own_build_environment(run: Run, toolkit: Toolkit, forwarded: Sequence[str]) -> dict[str, str]:
+    """The variables of an ordinary project's build, against the torch of its release."""
+    project = run.matrix.own_build.environment_for(toolkit.name)
+    home, own = str(own_build.TOOLKIT_HOME), str(own_build.ENVIRONMENT)
+    return {
+        **project,
+        "PYTHONPATH": f"{TORCHWHEEL}:{own}",
+        # cibuildwheel wants its Python first.
+        "PATH": f"{own_build.NINJA.parent}:$PATH:{home}/bin:{own}/bin",
+        "MAX_JOBS": str(run.jobs),
+        "CXX": str(own_build.CXX),
+        **toolkit_variables(toolkit.backend, toolkit.archs, home),
+        # Many projects build for CUDA only if torch.cuda.is_available(); most heed this variable.
+        "FORCE_CUDA": project.get("FORCE_CUDA", "1"),
+        # torch 2.13 and later adds sccache itself; one launcher is enough.
+        "TORCH_NO_COMPILER_WRAPPER": "1",
+        **_SCCACHE,
+        **({} if forwarded else {"SCCACHE_DIR": f"{SHARED}/sccache", "SCCACHE_CACHE_SIZE": "5G"}),
+    }
 
 
 def requirements_to_try(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
@@ -207,84 +253,6 @@ def plan_of(run: Run, variant: Variant, shard: Shard | None = None) -> OwnBuildP
     )
 
 
-def _options_of_own_build(
-    run: Run, variant: Variant, engine: Engine, image: BuiltImage, environ: Mapping[str, str]
-) -> ContainerOptions:
-    """The options of an ordinary project's build, against the torch of its release."""
-    toolkit, build = variant.toolkit, run.matrix.own_build
-    if toolkit is None or is_cross(variant):
-        raise UsageError(
-            f"{variant.id}: an ordinary project is built on a machine of its platform; take it out "
-            "under exclude"
-        )
-    cached, settings = _uv_cache(run.cache, 0, engine)
-    index_volumes, index = index_options(environ)
-    volumes: list[Volume] = [
-        *OWN,
-        (str(run.variant_folder(variant)), VARIANT, "rw"),
-        (str(run.shared_folder(toolkit, image.compilers)), SHARED, "rw"),
-        *cached,
-        *index_volumes,
-        *_linked_volumes(run, variant),
-    ]
-    forwarded = _compiler_cache(environ)
-    project = build.environment_for(toolkit.name)
-    home, own = str(own_build.TOOLKIT_HOME), str(own_build.ENVIRONMENT)
-    environment = {
-        **project,
-        "PYTHONPATH": f"{TORCHWHEEL}:{own}",
-        # cibuildwheel wants its Python first.
-        "PATH": f"{own_build.NINJA.parent}:$PATH:{home}/bin:{own}/bin",
-        "MAX_JOBS": str(run.jobs),
-        "CXX": str(own_build.CXX),
-        **_toolkit_variables(toolkit, home),
-        # Many projects build for CUDA only if torch.cuda.is_available(); most heed this variable.
-        "FORCE_CUDA": project.get("FORCE_CUDA", "1"),
-        # torch 2.13 and later adds sccache itself; one launcher is enough.
-        "TORCH_NO_COMPILER_WRAPPER": "1",
-        **_SCCACHE,
-        **({} if forwarded else {"SCCACHE_DIR": f"{SHARED}/sccache", "SCCACHE_CACHE_SIZE": "5G"}),
-        **settings,
-        **index,
-    }
-    smoke = run.matrix.smoke
-    locks, lock = _lock(run, variant)
-    # No container has a GPU.
-    tests = "" if run.matrix.without_gpu is None else build.tests or ""
-    return ContainerOptions(
-        engine=engine.name,
-        run=run.id,
-        image=image.reference,
-        python=python_of(run.matrix, variant),
-        volumes=(*volumes, *locks),
-        user=tuple(engine.user_options()),
-        forwarded=forwarded,
-        environment=environment,
-        project=run.matrix.project.name,
-        tests=tests,
-        requires=("--requirement", f"{VARIANT}/{own_build.TORCH}", *smoke.requires),
-        lock=lock,
-        chosen_tests=smoke.without_gpu,
-        imports=build.imports,
-        own=True,
-        settings=build.config_settings,
-    )
-
-
-def _toolkit_variables(toolkit: Toolkit, home: str) -> dict[str, str]:
-    """By what torch's and CMake's builds find a toolkit, and its archs."""
-    archs = {VARIABLES[toolkit.backend]: arch_list(toolkit.archs)}
-    if toolkit.backend == "rocm":
-        # hipcc itself goes by the image's ROCM_PATH.
-        return {"ROCM_HOME": home, **archs}
-    return {
-        "CUDA_HOME": home,
-        "CUDACXX": f"{home}/bin/nvcc",
-        **archs,
-        "CUDAARCHS": cmake_archs(toolkit.archs),
-    }
-
-
 def _compiler_cache(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Names of the variables of a compiler cache that machines share; none without such a cache.
 
@@ -296,22 +264,11 @@ def _compiler_cache(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _build_paths(variant: Variant) -> BuildPaths:
-    rocm = variant.toolkit is not None and variant.toolkit.backend == "rocm"
-    return BuildPaths(
-        toolkit="/opt/rocm" if rocm else "/usr/local/cuda",
-        torch=TORCH,
-        build=f"{VARIANT}/{NATIVE}",
-        shared=SHARED,
-        sysroot="/opt/sysroot" if rocm else None,
-        cxx=_compiler(rocm=rocm, cross=is_cross(variant)),
-    )
-
-
-def _compiler(*, rocm: bool, cross: bool) -> str | None:
-    """The host compiler of an image; None for its g++."""
-    if rocm:
-        return "/opt/rocm/llvm/bin/clang++"
-    return "aarch64-linux-gnu-g++" if cross else None
+    paths = BuildPaths("/usr/local/cuda", TORCH, f"{VARIANT}/{NATIVE}", SHARED)
+    if variant.toolkit and variant.toolkit.backend == "rocm":
+        cxx = "/opt/rocm/llvm/bin/clang++"
+        return dataclasses.replace(paths, toolkit="/opt/rocm", sysroot="/opt/sysroot", cxx=cxx)
+    return dataclasses.replace(paths, cxx="aarch64-linux-gnu-g++" if is_cross(variant) else None)
 
 
 def index_options(environ: Mapping[str, str]) -> tuple[list[Volume], dict[str, str]]:

@@ -15,7 +15,7 @@ from torchwheel.image.recipes import emulated_image
 from torchwheel.image.registry import registry_of
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.pipeline import cibuildwheel as cibw
-from torchwheel.pipeline import container_files, own_build
+from torchwheel.pipeline import inside, own_build
 from torchwheel.pipeline.cibuildwheel import (
     BUNDLED,
     OWN,
@@ -23,10 +23,10 @@ from torchwheel.pipeline.cibuildwheel import (
     TORCHWHEEL,
     VARIANT,
 )
-from torchwheel.pipeline.container_files import read_cache_use, read_usage
 from torchwheel.pipeline.container_options import headers_of, options_of, plan_of
 from torchwheel.pipeline.frontend import compile_step, failure_reason
 from torchwheel.pipeline.inputs import NATIVE, Clock, Run, claims_of
+from torchwheel.pipeline.inside import read_cache_use, read_usage
 from torchwheel.pipeline.kernel_artifacts import carry, check_taken, compiled_objects, empty_steps
 from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.sources import is_plain_file, stage, tests_folder
@@ -114,25 +114,24 @@ class Container:
             report = run.dist / "smoke" / f"{self.variant.id}.json"
             write_text(report, dump_smoke(smoke))
             if smoke.sources:  # else it was imported alone
-                junit = run.variant_folder(self.variant) / container_files.JUNIT
+                junit = run.variant_folder(self.variant) / inside.JUNIT
                 write_text(report.with_suffix(".xml"), results.read_report(junit))
         return smoke
 
     def _run_cibuildwheel(
         self, folder: Path, out: Path, *, tests: bool
     ) -> tuple[Path, SmokeRecord | None]:
-        run, variant, engine = self.run, self.variant, self.engine
-        written = (container_files.PROBE, container_files.JUNIT, container_files.CACHE_USE, _LOG)
-        for name in (*written, *map(container_files.usage_file, container_files.STEPS)):
+        run, variant = self.run, self.variant
+        written = (inside.PROBE, inside.JUNIT, inside.CACHE_USE)
+        for name in (*written, *map(inside.usage_file, inside.STEPS)):
             (folder / name).unlink(missing_ok=True)
-        write_text(folder / container_files.CLAIMS, claims_file.dumps(claims_of(variant)))
-        linked = run.linked.get(variant.id, ())
-        if variant.ordinary:
-            write_text(folder / container_files.PLAN, own_build.dump_plan(plan_of(run, variant)))
-            steps = empty_steps(folder, engine)
-            if linked:
-                carry(linked, cibw.KERNELS, steps)
-        options = options_of(run, variant, engine, self.image, headers_of(run, variant))
+        write_text(folder / inside.CLAIMS, claims_file.dumps(claims_of(variant)))
+        project, config, wheels = out / "project", out / "cibuildwheel.toml", out / "wheels"
+        options = self._prepare(folder, project)
+        linked = run.linked.get(variant.id, ()) if variant.ordinary else ()
+        steps = folder / inside.DIVIDED
+        if linked:
+            carry(linked, cibw.KERNELS, steps)
         if not tests:
             options = dataclasses.replace(options, tests=None)
         # cibuildwheel unpacks the project into a folder and sets its time, which takes the
@@ -143,20 +142,27 @@ class Container:
             for inside_ in (cibw.PROJECT, cibw.OUTPUT)
         )
         options = dataclasses.replace(options, volumes=(*options.volumes, *own))
-        _give_volumes(engine, options.volumes)
-        project = out / "project"
-        stage(run.source, project)
-        config = out / "cibuildwheel.toml"
+        _give_volumes(self.engine, options.volumes)
         write_text(config, cibw.options_toml(options))
-        wheels = out / "wheels"
-        log = folder / _LOG
-        status = _cibuildwheel(run, variant, engine, options, project, config, wheels, log)
+        if importlib.util.find_spec("cibuildwheel") is None:
+            raise TorchwheelError(
+                "cibuildwheel is not installed here: `pip install cibuildwheel` (Python 3.11 or "
+                "later)"
+            )
+        environ = {
+            name: value for name, value in os.environ.items() if not name.startswith("CIBW_")
+        }
+        command = [*process.python_module(sys.executable, "cibuildwheel")]
+        command += ["--only", options.identifier]
+        command += ["--config-file", str(config), "--output-dir", str(wheels)]
+        environ["PYTHONUNBUFFERED"] = "1"
+        status = self._stream(command, folder, self._show_step, environ, project)
         _check_written(folder, wheels)
         finished = sorted(wheels.glob("*.whl"))
         if status or len(finished) != 1:
-            raise program_error(f"{_reason(folder, log, status)} (all of it in {log})")
+            raise program_error(f"{_reason(folder, status)} (all of it in {folder / _LOG})")
         (wheel,) = finished
-        if variant.ordinary and linked:
+        if linked:
             check_taken(linked, steps)
         tried = options.tests is not None
         return wheel, _smoke_record(run, wheel, folder, status, options.tests) if tried else None
@@ -164,49 +170,88 @@ class Container:
     def compile_shard(self, shard: Shard, out: Path) -> Path:
         """Compile a shard of what the variants of a toolkit share; the folder of the objects."""
         run, variant, engine = self.run, self.variant, self.engine
-        folder = run.variant_folder(variant)
-        if variant.ordinary:
-            write_text(
-                folder / container_files.PLAN, own_build.dump_plan(plan_of(run, variant, shard))
-            )
-            empty_steps(folder, engine)
-        options = options_of(run, variant, engine, self.image, headers_of(run, variant))
-        project = out / "project"
-        stage(run.source, project)
+        folder, project = run.variant_folder(variant), out / "project"
+        options = self._prepare(folder, project, shard)
         # The tests' packages are not needed, and their folder may be missing.
         used = [volume for volume in options.volumes if volume[1] != BUNDLED]
         volumes = (*used, (str(project), PROJECT, "rw"))
         for path in (project, *project.rglob("*")):
             engine.give(path)
         _give_volumes(engine, options.volumes)
-        command = ["run", "--rm", f"--label={LABEL}={run.id}", *volume_options(volumes)]
-        command += options.user
-        command += [f"--env={name}" for name in options.forwarded]
         environment = {**options.environment, SHARD: str(shard), "PYTHONUNBUFFERED": "1"}
         if variant.ordinary:
             del environment["PATH"]  # the script sets it: cibuildwheel alone knows $PATH
-        command += [f"--env={name}={value}" for name, value in environment.items()]
-        script = _COMPILE_OWN if variant.ordinary else _COMPILE
-        command += [
-            self.image.reference,
-            "bash",
-            "-c",
-            script,
-            "compile",
-            python_tag(options.python),
+        command = [
+            *(engine.name, "run", "--rm", f"--label={LABEL}={run.id}", *volume_options(volumes)),
+            *options.user,
+            *(f"--env={name}" for name in options.forwarded),
+            *(f"--env={name}={value}" for name, value in environment.items()),
+            *(self.image.reference, "bash", "-c", _COMPILE_OWN if variant.ordinary else _COMPILE),
+            *("compile", python_tag(options.python)),
+            *(f"--config-setting={name}={value}" for name, value in options.settings.items()),
         ]
-        command += [f"--config-setting={name}={value}" for name, value in options.settings.items()]
-        log = folder / _LOG
-        log.unlink(missing_ok=True)
-        environ = {**os.environ, **engine.environ}
-        status = _stream(run, engine, [engine.name, *command], log, lambda _: None, env=environ)
+        status = self._stream(command, folder, lambda _: None, os.environ)
         _check_written(folder)
         if status:
-            reason = failure_reason(log, "the container ended with an error")
-            raise program_error(f"{reason} (all of it in {log})")
+            reason = failure_reason(folder / _LOG, "the container ended with an error")
+            raise program_error(f"{reason} (all of it in {folder / _LOG})")
         if variant.ordinary:
-            return compiled_objects(run.matrix.project.name, folder / container_files.DIVIDED)
+            return compiled_objects(run.matrix.project.name, folder / inside.DIVIDED)
         return folder / NATIVE / OBJECTS
+
+    def _prepare(
+        self, folder: Path, project: Path, shard: Shard | None = None
+    ) -> cibw.ContainerOptions:
+        """Copy the project, write down the plan of an ordinary one; the options of its container.
+
+        Args:
+            folder: the variant's folder.
+            project: the folder for the copy.
+            shard: the part that is compiled; None for the whole wheel.
+        """
+        run, variant = self.run, self.variant
+        (folder / _LOG).unlink(missing_ok=True)
+        if variant.ordinary:
+            plan = own_build.dump_plan(plan_of(run, variant, shard))
+            write_text(folder / inside.PLAN, plan)
+            empty_steps(folder, self.engine)
+        stage(run.source, project)
+        return options_of(run, variant, self.engine, self.image, headers_of(run, variant))
+
+    def _show_step(self, line: str) -> None:
+        text = line.strip()
+        if self.variant.ordinary and (step := compile_step(text)):
+            text = f"{step}..."
+        if is_progress(line) or text.endswith("..."):
+            self.run.progress.step(f"{self.variant.id}: {text}")
+
+    def _stream(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        say: Callable[[str], None],
+        environ: Mapping[str, str],
+        cwd: Path | None = None,
+    ) -> int:
+        """Run a command that builds in a container, and end it if it is silent and idle for long.
+
+        Its output goes to the log in the variant's folder. The container itself is removed at the
+        end of the run.
+        """
+        log = folder / _LOG
+        try:
+            with log.open("w", encoding="utf-8") as log_file:
+                return programs.stream(
+                    command,
+                    say,
+                    log=log_file,
+                    cwd=cwd,
+                    env={**environ, **self.engine.environ},
+                    silence=programs.SILENCE,
+                    cpu_seconds=lambda: self.engine.cpu_seconds(self.run.id),
+                )
+        except process.TimedOutError as error:
+            raise TorchwheelError(f"the build {error.reason} (all of it in {log})") from error
 
 
 def _check_written(*folders: Path) -> None:
@@ -236,81 +281,21 @@ def _smoke_record(
     sources, report = "", None
     if tests and (suite := tests_folder(run.matrix, run.root, run.source)):
         sources = digest_of_tests(suite)
-        report = folder / container_files.JUNIT
-    return record_from_files(
-        wheel, run.bundled, folder / container_files.PROBE, report, sources, status
-    )
+        report = folder / inside.JUNIT
+    return record_from_files(wheel, run.bundled, folder / inside.PROBE, report, sources, status)
 
 
-def _reason(folder: Path, log: Path, status: int) -> str:
+def _reason(folder: Path, status: int) -> str:
     """The first import or test that failed; if none did, the line of the log with the error."""
     with contextlib.suppress(OSError, TorchwheelError):
-        for package in read_probe(folder / container_files.PROBE).imported:
+        for package in read_probe(folder / inside.PROBE).imported:
             if package.error:
                 return f"smoke: import {package.name}: {package.error}"
     with contextlib.suppress(OSError, UnicodeDecodeError, TorchwheelError):
-        for test in results.parse_junit(results.read_report(folder / container_files.JUNIT)):
+        for test in results.parse_junit(results.read_report(folder / inside.JUNIT)):
             if test.outcome == "failed":
                 return f"smoke: {test.name}: {test.reason}"
-    return failure_reason(log, f"cibuildwheel ended with status {status}")
-
-
-def _cibuildwheel(
-    run: Run,
-    variant: Variant,
-    engine: Engine,
-    options: cibw.ContainerOptions,
-    project: Path,
-    config: Path,
-    wheels: Path,
-    log: Path,
-) -> int:
-    if importlib.util.find_spec("cibuildwheel") is None:
-        raise TorchwheelError(
-            "cibuildwheel is not installed here: `pip install cibuildwheel` (Python 3.11 or later)"
-        )
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("CIBW_")}
-    command = [*process.python_module(sys.executable, "cibuildwheel"), "--only", options.identifier]
-    command += ["--config-file", str(config), "--output-dir", str(wheels)]
-    env = {**environ, **engine.environ, "PYTHONUNBUFFERED": "1"}
-
-    def show_step(line: str) -> None:
-        text = line.strip()
-        if variant.ordinary and (step := compile_step(text)):
-            text = f"{step}..."
-        if is_progress(line) or text.endswith("..."):
-            run.progress.step(f"{variant.id}: {text}")
-
-    return _stream(run, engine, command, log, show_step, cwd=project, env=env)
-
-
-def _stream(
-    run: Run,
-    engine: Engine,
-    command: Sequence[str],
-    log: Path,
-    say: Callable[[str], None],
-    *,
-    env: Mapping[str, str],
-    cwd: Path | None = None,
-) -> int:
-    """Run a command that builds in a container, and end it if that is silent and idle for long.
-
-    The container itself is removed at the end of the run.
-    """
-    try:
-        with log.open("w", encoding="utf-8") as log_file:
-            return programs.stream(
-                command,
-                say,
-                log=log_file,
-                cwd=cwd,
-                env=env,
-                silence=programs.SILENCE,
-                cpu_seconds=lambda: engine.cpu_seconds(run.id),
-            )
-    except process.TimedOutError as error:
-        raise TorchwheelError(f"the build {error.reason} (all of it in {log})") from error
+    return failure_reason(folder / _LOG, f"cibuildwheel ended with status {status}")
 
 
 _HANDLERS = Path("/proc/sys/fs/binfmt_misc")
@@ -348,9 +333,9 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     command = ["run", "--rm", f"--label={LABEL}={run.id}", *platform_option(image.machine)]
     command += [*engine.user_options(), *volume_options(volumes)]
     command += [built.reference, "bash", "-c", _SCRIPT, "smoke", "-c", probe_source(), "--of"]
-    command += [f"--facts={container_files.VARIANT / container_files.PROBE}"]
+    command += [f"--facts={inside.VARIANT / inside.PROBE}"]
     command += arguments_of_tests(
-        container_files.VARIANT / container_files.JUNIT, "tests", run.matrix.smoke.without_gpu
+        inside.VARIANT / inside.JUNIT, "tests", run.matrix.smoke.without_gpu
     )
     command += names
     log = folder / "emulated.log"

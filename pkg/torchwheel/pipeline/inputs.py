@@ -21,7 +21,8 @@ from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.kernel_artifacts import KernelArtifact, digests
 from torchwheel.toolkit.torch_files import torch_file
 from torchwheel_runtime import claims as claims_file
-from torchwheel_runtime.arch.lists import arch_list
+from torchwheel_runtime.arch.lists import VARIABLES, arch_list, cmake_archs
+from torchwheel_runtime.arch.model import Arch, Backend
 from torchwheel_runtime.builder import environment
 from torchwheel_runtime.builder.recipe import own_sources_digest
 from torchwheel_runtime.claims import DLPACK_SINCE, Abi, Claims, Part
@@ -189,6 +190,21 @@ def build_environment(
     }
 
 
+def toolkit_variables(backend: Backend, archs: Sequence[Arch], home: str) -> dict[str, str]:
+    """By what torch's and CMake's builds find the toolkit in `home`, and its archs."""
+    listed = {VARIABLES[backend]: arch_list(archs)}
+    if backend == "rocm":
+        # hipcc itself goes by the image's ROCM_PATH.
+        return {"ROCM_HOME": home, **listed}
+    return {
+        environment.CUDA_HOME: home,
+        # CMake's. It compiles a file for these before it knows of torch.
+        "CUDACXX": f"{home}/bin/nvcc",
+        **listed,
+        "CUDAARCHS": cmake_archs(archs),
+    }
+
+
 def kernels_only(run: Run) -> dict[str, str]:
     """The variable that forbids a build to compile kernels, if the run does."""
     return {environment.KERNELS_ONLY: "1"} if run.kernels_only else {}
@@ -199,10 +215,8 @@ def claims_of(
 ) -> Claims:
     """The claims that the wheel of `variant` will carry.
 
-    Args:
-        variant: what it is built for.
-        project_local: the project's own local version; the variant's follows it.
-        borrowed: libraries that the wheel needs and its torch has loaded.
+    The variant's local version follows `project_local`, the project's own. The wheel needs the
+    libraries `borrowed`, which its torch has loaded.
     """
     toolkit = variant.toolkit
     parts = tuple(claims_of_part(part) for part in variant.parts)
@@ -247,27 +261,16 @@ def newest_glibc(run: Run, variant: Variant) -> str | None:
 
 
 def limits_of(matrix: Matrix, root: Path, abi: Abi, glibc: str | None) -> Limits:
-    """The limits of the gates for a wheel of the project.
-
-    Args:
-        matrix: the matrix.
-        root: its folder.
-        abi: the wheel's ABI flavour.
-        glibc: the newest C library that it may need; None for any.
-    """
+    """The limits of the gates for a wheel of the project; `glibc` is the newest it may need."""
     project = matrix.project
     size = matrix.gates.size_of(abi)
     if matrix.abis.ordinary:
         # What its build packs is known from the build alone, unless the matrix says it.
         name = canonicalize_name(project.name)
         own = Declared(name, project.packages) if project.packages else None
-        return Limits(size, glibc, own, allowances_of(matrix))
+        allowed = tuple(Allowed(a.gate, a.library, a.reason) for a in matrix.own_build.allow)
+        return Limits(size, glibc, own, allowed)
     return Limits(size, glibc, read_declared(root / project.source, project.name, project.packages))
-
-
-def allowances_of(matrix: Matrix) -> tuple[Allowed, ...]:
-    """The findings of gates that the matrix declares as meant."""
-    return tuple(Allowed(one.gate, one.library, one.reason) for one in matrix.own_build.allow)
 
 
 def torch_requirement(run: Run, variant: Variant) -> str | None:

@@ -21,7 +21,7 @@ from pathlib import Path
 from torchwheel import __version__
 from torchwheel.image.engine import Engine
 from torchwheel.matrix.kernel_builds import KernelBuild
-from torchwheel.pipeline.container_files import DIVIDED
+from torchwheel.pipeline.inside import DIVIDED
 from torchwheel.pipeline.sources import content_digest, is_plain_file, source_files
 from torchwheel.steps.graph import ExpectedObject
 from torchwheel.steps.own_ninja import read_records, write_compiled
@@ -111,14 +111,9 @@ def _hash(value: object) -> str:
 def kernel_inputs(
     build: KernelBuild, project: str, source: Path, compiler: Sequence[str], own: str = ""
 ) -> KernelInputs:
-    """The inputs of a build's kernels.
+    """The inputs of a build's kernels, of the project in `source`.
 
-    Args:
-        build: the kernels.
-        project: name of the distribution.
-        source: the project's folder.
-        compiler: what names the compiler or the image.
-        own: what decides an ordinary project's build, and its torch.
+    `compiler` names the compiler or the image; `own` what decides an ordinary project's build.
     """
     toolkit = build.toolkit
     locked = components(toolkit.version) if toolkit.source == "pypi" else ()

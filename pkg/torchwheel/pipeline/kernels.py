@@ -1,6 +1,5 @@
 """`torchwheel kernels`: compiles the kernels of toolkits once, for all variants that link them."""
 
-import contextlib
 import dataclasses
 import os
 import shutil
@@ -8,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchwheel.image.engine import find_engine, reap_containers
+from torchwheel.image.engine import find_engine
 from torchwheel.matrix.kernel_builds import KernelBuild, compiled_variants, select_kernels
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant
@@ -26,11 +25,11 @@ from torchwheel.pipeline.on_host import container_reason
 from torchwheel.pipeline.sources import project_folder
 from torchwheel.pipeline.variant import elsewhere, inputs_of_kernels
 from torchwheel.pipeline.wheels import (
+    at_work,
     can_build_twice,
     jobs_of,
     launcher_of,
     with_archs,
-    with_server,
 )
 from torchwheel_runtime.builder.objects import MANIFEST, CompiledObject, ObjectList
 from torchwheel_runtime.console import Progress
@@ -84,11 +83,7 @@ def kernels(request: KernelsRequest, progress: Progress) -> str:
         jobs=jobs_of(compiled),
     )
     busy = say_waiting(progress.say, f"another run writes to {out}")
-    with (
-        hold_lock(out / ".lock", busy),
-        reap_containers(engine, run.id) if engine else contextlib.nullcontext(),
-        with_server(run) as run,
-    ):
+    with hold_lock(out / ".lock", busy), at_work(run) as run:
         return "\n".join(_bring_up_to_date(run, build, request) for build in builds)
 
 

@@ -43,12 +43,7 @@ def build_and_finish(
 ) -> Path:
     """Build, repair and stamp a wheel, whoever wrote the project; it lies below `out`.
 
-    Args:
-        build_into: builds the project's wheel into a folder.
-        claims_of_built: the claims of the built wheel, which may depend on its libraries.
-        out: a folder without `built` and `finished`.
-        clock: gets the seconds of the steps "build" and "repair".
-        step: reports a step to the user.
+    `out` has no `built` and `finished` yet. The claims may depend on the built wheel's libraries.
     """
     built_folder, finished_folder = out / "built", out / "finished"
     built_folder.mkdir()

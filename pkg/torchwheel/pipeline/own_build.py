@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from torchwheel.check.audit import may_borrow
 from torchwheel.inspect.wheel import open_wheel
-from torchwheel.pipeline.container_files import CACHE_USE, DIVIDED, PLAN
+from torchwheel.pipeline.inside import CACHE_USE, DIVIDED, PLAN
 from torchwheel.steps import gpu_compiler, own_ninja
 from torchwheel.steps.compiler_cache import wait_for_writes
 from torchwheel_runtime import process
@@ -96,7 +96,6 @@ def dump_plan(plan: OwnBuildPlan) -> str:
 class _LoadedByTorch:
     """What is used of the facts that probe.py prints of the torch that it imported."""
 
-    version: str
     loaded: tuple[str, ...]
 
 
@@ -245,13 +244,10 @@ def claims_of_built(wheel: Path, claims: Claims, variant: Path) -> Claims:
 
 
 def borrowing_claims(wheel: Path, claims: Claims, loaded: Iterable[str], nothing: str) -> Claims:
-    """The claims of a wheel that a project's own build made.
+    """`claims`, with what a wheel of a project's own build tells.
 
-    Args:
-        wheel: the file.
-        claims: what is known without it.
-        loaded: file names of the libraries that its torch has loaded; it borrows those it needs.
-        nothing: why a wheel without a library is an error.
+    It borrows those of the libraries `loaded` by its torch that it needs. `nothing` says why a
+    wheel without a library is an error.
     """
     with open_wheel(wheel) as opened, opened.extract() as files:
         libraries = [read_library(path, member) for member, path in files.items()]

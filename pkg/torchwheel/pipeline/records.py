@@ -81,13 +81,7 @@ def record_wheel(
 ) -> BuildRecord:
     """The record of a finished wheel, with the fields that every build has.
 
-    Args:
-        variant: what it was built for.
-        key: hash of its inputs.
-        wheel: the file.
-        gates: the results of all gates.
-        smoke: the verdict of its smoke tests.
-        seconds: seconds of each step and, as "total", of all.
+    `smoke` is the verdict of its smoke tests; `seconds` are of each step and, as "total", of all.
     """
     return BuildRecord(
         variant=variant.id,

@@ -200,14 +200,7 @@ _GIT_FETCH = (
 
 
 def project_folder(matrix: Matrix, root: Path, cache: Path, progress: Progress) -> Path:
-    """The folder of the project's sources, fetched and unpacked first if they are elsewhere.
-
-    Args:
-        matrix: the matrix.
-        root: its folder.
-        cache: torchwheel's cache folder.
-        progress: reports each step to the user.
-    """
+    """The folder of the project's sources, fetched and unpacked first if they are elsewhere."""
     project = matrix.project
     source = parse_source(project.source)
     if source.kind == "folder":

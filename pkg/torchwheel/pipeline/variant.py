@@ -14,7 +14,7 @@ from torchwheel.findings import CheckResult
 from torchwheel.matrix.kernel_builds import KernelBuild, kernel_builds
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import records
-from torchwheel.pipeline.executors import Executor, executor_of
+from torchwheel.pipeline.executors import Assembler, Executor, executor_of, with_parts_here
 from torchwheel.pipeline.inputs import Clock, Run, cache_key, limits_of, newest_glibc, own_inputs
 from torchwheel.pipeline.kernel_artifacts import (
     KernelArtifact,
@@ -25,7 +25,6 @@ from torchwheel.pipeline.kernel_artifacts import (
 )
 from torchwheel.pipeline.records import BuildRecord
 from torchwheel.pipeline.sources import stage
-from torchwheel.pipeline.universal import Assembler, with_parts_here
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import (
     explain_full_disk,

@@ -93,10 +93,7 @@ def wheels(request: WheelsRequest, progress: Progress) -> tuple[str, int]:
             kernels_only=request.kernels_only,
             locks=locks_folder(matrix, root) if request.locked else None,
         )
-        with (
-            reap_containers(engine, run.id) if engine else contextlib.nullcontext(),
-            with_server(run) as run,
-        ):
+        with at_work(run) as run:
             return _build_all(run, variants, at_once)
 
 
@@ -132,11 +129,14 @@ def launcher_of(engine: Engine | None, progress: Progress) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def with_server(run: Run) -> Iterator[Run]:
-    """The run with a server of its launcher; a container starts its own."""
-    launcher = () if run.engine else run.launcher
-    with own_server(launcher, {}, "the compiler cache") as server:
-        yield dataclasses.replace(run, server=server)
+def at_work(run: Run) -> Iterator[Run]:
+    """The run with a server of its launcher; its containers, which start their own, end with it."""
+    if run.engine:
+        with reap_containers(run.engine, run.id):
+            yield run
+    else:
+        with own_server(run.launcher, {}, "the compiler cache") as server:
+            yield dataclasses.replace(run, server=server)
 
 
 def jobs_of(variants: Sequence[Variant]) -> int:

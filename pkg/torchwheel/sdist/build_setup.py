@@ -5,7 +5,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -13,12 +13,13 @@ import ninja
 
 from torchwheel.matrix.sections import HostCompilerBounds, Toolkit, WheelPlatform
 from torchwheel.matrix.variants import Variant, python_tag
+from torchwheel.pipeline.inputs import toolkit_variables
 from torchwheel.sdist.request import SdistRequest
 from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.testing import probe_source, run_python
 from torchwheel.steps import gpu_compiler
-from torchwheel_runtime.arch.lists import NamedArchs, arch_list, choose_archs, cmake_archs
+from torchwheel_runtime.arch.lists import NamedArchs, arch_list, choose_archs
 from torchwheel_runtime.arch.model import Arch, parse_binary_name
 from torchwheel_runtime.arch.releases import ToolkitRelease, torch_releases
 from torchwheel_runtime.builder import environment as variables
@@ -181,14 +182,9 @@ def install_beside_torch(
     packages: Iterable[str | Path],
     what: str,
 ) -> None:
-    """Install requirements of a build or files of wheels; torch stays at its release.
+    """Install requirements or wheels, called `what` in an error; torch stays at its release.
 
-    Args:
-        env: the environment to install into.
-        torch: its torch.
-        folder: a folder for pip's constraints.
-        packages: the requirements or files.
-        what: their name in an error.
+    pip's constraints are written to `folder`.
     """
     constraints = folder / "constraints.txt"
     constraints.write_text(f"torch=={torch.release}\n", encoding="utf-8")
@@ -222,6 +218,15 @@ def sdist_environment(
         jobs: compilers that may run side by side.
         environ: the variables of this process.
     """
+    cuda = {"FORCE_CUDA": "0"}
+    if cuda_home:
+        cuda = {
+            **toolkit_variables("cuda", tuple(archs), str(cuda_home)),
+            "NVCC_CCBIN": str(host.path),
+            # Many projects build for CUDA only if torch.cuda.is_available(). A build machine may
+            # have no GPU; most of these projects heed this variable.
+            "FORCE_CUDA": environ.get("FORCE_CUDA") or "1",
+        }
     cuda_bin = [str(cuda_home / "bin")] if cuda_home else []
     return {
         # The build must not see torchwheel's own environment, but for its ninja if no other exists.
@@ -234,21 +239,5 @@ def sdist_environment(
         "MAX_JOBS": str(jobs),
         # torch 2.13 and later adds sccache itself; one launcher is enough.
         "TORCH_NO_COMPILER_WRAPPER": "1",
-        **(_cuda(cuda_home, tuple(archs), host, environ) if cuda_home else {"FORCE_CUDA": "0"}),
-    }
-
-
-def _cuda(
-    home: Path, archs: Sequence[Arch], host: HostCompiler, environ: Mapping[str, str]
-) -> dict[str, str]:
-    return {
-        variables.CUDA_HOME: str(home),
-        variables.ARCH_LIST: arch_list(archs),
-        # CMake's. It compiles a file for these before it knows of torch.
-        "CUDACXX": str(home / "bin" / "nvcc"),
-        "CUDAARCHS": cmake_archs(archs),
-        "NVCC_CCBIN": str(host.path),
-        # Many projects build for CUDA only if torch.cuda.is_available(). A build machine may have
-        # no GPU; most of these projects heed this variable.
-        "FORCE_CUDA": environ.get("FORCE_CUDA") or "1",
+        **cuda,
     }

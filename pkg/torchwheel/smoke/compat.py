@@ -84,17 +84,8 @@ def compat(
 ) -> tuple[CompatRow, ...]:
     """Try the wheel with each torch of its range, each in a clean environment.
 
-    Args:
-        wheel: the file.
-        releases: torch releases, e.g. "2.11.0"; those outside the wheel's range are left out.
-        tests: folder of the smoke tests.
-        requires: requirements of the tests besides torch.
-        record: file for the JSON record of all runs; it is written after each of them.
-        progress: where to report.
-        pythons: the Pythons of the environments.
-        without_gpu: test files that run if torch finds no GPU; all if empty, none if None.
-        cache: folder that keeps the environments for another wheel; without it each is removed
-            after its run.
+    `releases` outside the range are left out. `record` is written after each run. Without a `cache`
+    each environment is removed after its run. The other arguments are those of `smoke`.
     """
     facts = read_wheel(wheel)
     fitting = [release for release in releases if default_torch(facts, release)]
@@ -109,43 +100,30 @@ def compat(
         )
     rows: tuple[CompatRow, ...] = ()
     for release, python in pairs:
-        row = _try_release(wheel, release, python, tests, requires, without_gpu, cache, progress)
+        # Else a cache of its own: five torches with CUDA would be 25 GB.
+        with tempfile.TemporaryDirectory(prefix="torchwheel-compat-") as folder:
+            try:
+                run = smoke(
+                    wheel,
+                    tests=tests,
+                    torch=release,
+                    requires=requires,
+                    bundled=bundled_with(wheel),
+                    here=False,
+                    record=Path(folder) / "record.json",
+                    junit=None,
+                    cache=cache or Path(folder),
+                    progress=progress,
+                    without_gpu=without_gpu,
+                    python=python,
+                )
+                row = CompatRow(release, python.version, run)
+                progress.say(f"torch {release}, Python {python.version}: {run.verdict}")
+            except TorchwheelError as error:
+                row = CompatRow(release, python.version, error=str(error))
         rows = (*rows, row)
         files.write_text(record, dump_compat(wheel, rows))
     return rows
-
-
-def _try_release(
-    wheel: Path,
-    torch: str,
-    python: Interpreter,
-    tests: Path | None,
-    requires: Sequence[str],
-    without_gpu: Sequence[str] | None,
-    cache: Path | None,
-    progress: Progress,
-) -> CompatRow:
-    # Else a cache of its own: five torches with CUDA would be 25 GB.
-    with tempfile.TemporaryDirectory(prefix="torchwheel-compat-") as folder:
-        try:
-            smoke_record = smoke(
-                wheel,
-                tests=tests,
-                torch=torch,
-                requires=requires,
-                bundled=bundled_with(wheel),
-                here=False,
-                record=Path(folder) / "record.json",
-                junit=None,
-                cache=cache or Path(folder),
-                progress=progress,
-                without_gpu=without_gpu,
-                python=python,
-            )
-        except TorchwheelError as error:
-            return CompatRow(torch, python.version, error=str(error))
-    progress.say(f"torch {torch}, Python {python.version}: {smoke_record.verdict}")
-    return CompatRow(torch, python.version, smoke_record)
 
 
 def dump_compat(wheel: Path, rows: Sequence[CompatRow]) -> str:

@@ -98,11 +98,7 @@ class RunFacts:
 
 
 def read_probe(facts: Path, site: Path | None = None) -> RunFacts:
-    """Read the file of facts that probe.py wrote.
-
-    Args:
-        facts: the file.
-        site: the folder that the packages must come from; site-packages if not given.
+    """Read the file of facts that probe.py wrote; packages must come from `site`, or site-packages.
 
     Raises:
         OSError, MalformedError: there are no facts in it.
@@ -121,15 +117,9 @@ def record_of(
     sources: str,
     status: int,
 ) -> SmokeRecord:
-    """The record of a run that has just ended.
+    """The record of a run that has just ended, with pytest's exit status.
 
-    Args:
-        wheel: the file that was tried.
-        bundled: the wheels that were installed with it.
-        facts: what the run says of itself.
-        results: its tests.
-        sources: digest of the folder of its tests; empty if it was imported alone.
-        status: pytest's exit status.
+    `sources` is the digest of the folder of its tests; empty if it was imported alone.
     """
     tests = summarize(results)
     verdict, why = judge_smoke(facts.machine, facts.imported, tests, status, tested=bool(sources))

@@ -98,13 +98,9 @@ def import_names(wheel: Wheel) -> tuple[str, ...]:
 
 
 def arguments_of_tests(report: Path, tests: str, without_gpu: Sequence[str] | None) -> list[str]:
-    """The arguments of probe.py that run the tests in a folder.
+    """The arguments of probe.py that run the tests in a folder, with pytest's JUnit file.
 
-    Args:
-        report: pytest's JUnit file.
-        tests: the folder.
-        without_gpu: files of the folder that run if torch finds no GPU; all if empty, none if
-            None.
+    `without_gpu` names the files that run if torch finds no GPU; all if empty, none if None.
     """
     chosen = (
         ["--gpu-only"] if without_gpu is None else [f"--without-gpu={name}" for name in without_gpu]

@@ -9,13 +9,13 @@ from torchwheel.image.build import BuiltImage
 from torchwheel.image.engine import Engine
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
-from torchwheel.pipeline import executors, universal
+from torchwheel.pipeline import executors
 from torchwheel.pipeline import variant as module
+from torchwheel.pipeline.executors import Assembler
 from torchwheel.pipeline.in_container import Container
 from torchwheel.pipeline.inputs import Run
 from torchwheel.pipeline.on_host import Host
 from torchwheel.pipeline.records import BuiltWheel
-from torchwheel.pipeline.universal import Assembler
 from torchwheel.smoke.record import MachineRecord, SmokeRecord, TestReport
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
@@ -53,7 +53,7 @@ def judge(tmp_path, monkeypatch):
 
         smoke = dataclasses.replace(FAILED, wheel=wheel.name)
         monkeypatch.setattr(module, "check_gates", check_gates)
-        monkeypatch.setattr(universal, "part_key", lambda *_: "key")
+        monkeypatch.setattr(executors, "part_key", lambda *_: "key")
         monkeypatch.setattr(executors, "ensure_image", lambda *_: IMAGE)
         for builder in (Host, Assembler):
             monkeypatch.setattr(builder, "build", answer("build", BuiltWheel(wheel)))

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from programmaker import program
-from torchwheel.pipeline import container_files, own_build
+from torchwheel.pipeline import inside, own_build
 from torchwheel.pipeline.own_build import OwnBuildPlan, dump_plan, require_pythons
 from torchwheel.smoke.record import ImportRecord, MachineRecord, TestReport, judge_smoke
 from torchwheel.steps.compiler_cache import CacheUse
@@ -64,7 +64,7 @@ def test_a_wheel_for_other_pythons_is_refused(serves, tags, do):
 
 
 def test_a_build_that_compiled_nothing_is_refused(tmp_path):
-    (tmp_path / container_files.PLAN).write_text(dump_plan(dataclasses.replace(PLAN, python="any")))
+    (tmp_path / inside.PLAN).write_text(dump_plan(dataclasses.replace(PLAN, python="any")))
     facts = {"version": "2.13.0", "loaded": ["libcudart.so.13"], "cuda": "13.0"}
     (tmp_path / own_build.TORCH_FACTS).write_text(json.dumps(facts))
     wheel = make_wheel(tmp_path, claims=None)
@@ -83,12 +83,12 @@ STATISTICS = {
 def test_what_the_compiler_cache_had_is_counted_in_the_container(tmp_path, monkeypatch):
     program(tmp_path / "bin" / "sccache", f"echo '{json.dumps({'stats': STATISTICS})}'")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin")
-    (tmp_path / container_files.PLAN).write_text(dump_plan(dataclasses.replace(PLAN, launcher=())))
+    (tmp_path / inside.PLAN).write_text(dump_plan(dataclasses.replace(PLAN, launcher=())))
     own_build.count_cache_use(tmp_path)
-    assert container_files.read_cache_use(tmp_path) is None
-    (tmp_path / container_files.PLAN).write_text(dump_plan(PLAN))
+    assert inside.read_cache_use(tmp_path) is None
+    (tmp_path / inside.PLAN).write_text(dump_plan(PLAN))
     own_build.count_cache_use(tmp_path)
-    assert container_files.read_cache_use(tmp_path) == CacheUse(hits=3, misses=2)
+    assert inside.read_cache_use(tmp_path) == CacheUse(hits=3, misses=2)
 
 
 def found(version, asked):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
 from torchwheel.pipeline import records, schedule, wheels
-from torchwheel.pipeline.container_files import Usage, usage
+from torchwheel.pipeline.inside import Usage, usage
 from torchwheel.pipeline.records import FOLDER, BuildRecord, Selection
 from torchwheel.pipeline.schedule import (
     build_order,

@@ -13,19 +13,19 @@ from torchwheel.image.engine import Engine
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
-from torchwheel.pipeline import universal
-from torchwheel.pipeline.container_files import usage_file
-from torchwheel.pipeline.inputs import Clock, Run, claims_of
-from torchwheel.pipeline.on_host import Host
-from torchwheel.pipeline.records import BuiltWheel
-from torchwheel.pipeline.repair import take_flags, wheel_members
-from torchwheel.pipeline.universal import (
+from torchwheel.pipeline import executors
+from torchwheel.pipeline.executors import (
     PartFile,
     build_universal,
     cpu_seconds_of_parts,
     merge,
     with_parts_here,
 )
+from torchwheel.pipeline.inputs import Clock, Run, claims_of
+from torchwheel.pipeline.inside import usage_file
+from torchwheel.pipeline.on_host import Host
+from torchwheel.pipeline.records import BuiltWheel
+from torchwheel.pipeline.repair import take_flags, wheel_members
 from torchwheel_runtime.claims import LibraryFlags
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError, UsageError
@@ -138,9 +138,9 @@ class Compiler:
         self.begun: list[str] = []
         self.failing = failing
         self.meeting = threading.Barrier(meeting)
-        monkeypatch.setattr(universal, "torch_headers", lambda *_: Path())
-        monkeypatch.setattr(universal, "has_old_abi", lambda _: False)
-        monkeypatch.setattr(universal, "repair", lambda wheel, out: Path(copy(wheel, out)))
+        monkeypatch.setattr(executors, "torch_headers", lambda *_: Path())
+        monkeypatch.setattr(executors, "has_old_abi", lambda _: False)
+        monkeypatch.setattr(executors, "repair", lambda wheel, out: Path(copy(wheel, out)))
         build, base = self.build, self.build_base
         monkeypatch.setattr(Host, "build", lambda host, out, *_, **__: build(host.variant, out))
         monkeypatch.setattr(Host, "build_base", lambda _, out: base(out))
