@@ -93,7 +93,7 @@ def check_two_toolkits(toolkits: Iterable[InstalledToolkit]) -> Iterator[Finding
                 expected=f"one {BRANDS[backend]} release in {variable} and on the PATH",
                 found=f"{describe_toolkit(first)}, which is taken, and {describe_toolkit(second)}",
                 fix=f"`export {variable}={second.root}`, or put {first.root}/bin first on the PATH",
-                blocks=False,
+                level="warning",
             )
 
 

@@ -120,7 +120,7 @@ def test_bounds_agree_with_torchs_own():
 
 GLIBC = Finding("glibc", expected="glibc 2.31", found="glibc 2.28", fix="use a newer system")
 DRIVER = Finding("driver", expected="a newer driver", found="an old one", fix="update it")
-ADVICE = Finding("two-toolkits", expected="one", found="two", fix="take one", blocks=False)
+ADVICE = Finding("two-toolkits", expected="one", found="two", fix="take one", level="warning")
 
 
 def say(names: str) -> dict[str, str]:
