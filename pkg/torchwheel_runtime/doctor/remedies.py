@@ -165,10 +165,7 @@ def with_one_fix(
 ) -> tuple[Finding, ...]:
     """Give the findings that come of the installed torch a fix that clears all of them.
 
-    Args:
-        findings: of every rule.
-        case: the package and the machine.
-        natives: the libraries that are explained.
+    `natives` are the libraries that are explained.
     """
     torch = case.machine.torch
     own = [finding for finding in findings if _is_of_torch(finding)]
