@@ -9,7 +9,7 @@ from typing import Literal
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.text import escape, nearest, quote
 
-MEANINGS: Mapping[str, str] = {
+RULES: Mapping[str, str] = {
     "torch": "torch is there, and of the range that the library is for",
     "backend": "torch is built for the GPUs that the library has kernels for",
     "toolkit": "there is a toolkit, and its parts are of one release",
@@ -21,10 +21,7 @@ MEANINGS: Mapping[str, str] = {
     "archs": "there is code for every GPU",
     "glibc": "the C library is at least the one that the wheel's tag names",
 }
-
-
-RULES = tuple(MEANINGS)
-
+"""The rules of loads and builds, which TORCHWHEEL_IGNORE takes, and what each asks for."""
 
 Level = Literal["error", "warning"]
 

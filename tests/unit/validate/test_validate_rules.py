@@ -158,7 +158,7 @@ def test_an_unknown_rule_is_an_error_with_the_nearest(names, advice):
     assert str(caught.value).startswith(advice)
 
 
-@given(st.lists(st.sampled_from(RULES)), st.sampled_from([",", " ,", ", "]))
+@given(st.lists(st.sampled_from(list(RULES))), st.sampled_from([",", " ,", ", "]))
 def test_every_rule_can_be_named(rules, comma):
     assert ignored_rules(say(comma.join(rules))) == set(rules)
 
