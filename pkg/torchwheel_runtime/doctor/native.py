@@ -286,14 +286,22 @@ class NativeLibrary:
         """Whether it uses a symbol of torch."""
         if self.links is None:
             return False
-        undefined = (n for n in self.links.undefined if is_cxx(n) or n.startswith(SHIMS))
-        return bool(self.links.torch_symbols) or any(undefined)
+        return bool(self.links.torch_symbols) or any(map(is_of_torch, self.links.undefined))
 
     @property
     def for_one_torch(self) -> bool:
         """Whether it uses C++ symbols of torch, which change with every minor release."""
-        names = self.links.torch_symbols | self.links.undefined if self.links else ()
-        return any(map(is_cxx, names))
+        return any(map(is_cxx, self.torch_names))
+
+    @property
+    def torch_names(self) -> frozenset[str]:
+        """Symbols that it uses from torch, and those that no dependency defines."""
+        return self.links.torch_symbols | self.links.undefined if self.links else frozenset()
+
+
+def is_of_torch(symbol: str) -> bool:
+    """Whether only a torch defines such a symbol: one of C++, or of torch's stable ABI."""
+    return is_cxx(symbol) or symbol.startswith(SHIMS)
 
 
 def read_native(

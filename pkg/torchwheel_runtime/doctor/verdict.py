@@ -67,7 +67,7 @@ def judge_machine(machine: Machine) -> Verdict:
 def _healthy_text(case: Case) -> str:
     """What the package runs on, as far as that is known."""
     machine, package = case.machine, case.package
-    kernels = package.status is not None or any(native.backend for native in package.natives)
+    kernels = package.has_kernels
     if kernels and not machine.gpus:
         torch = machine.torch
         cpu = torch is not None and torch.backend is None
