@@ -108,8 +108,8 @@ def _matrix(content: bytes, folder: Path) -> None:
 def _wheel(content: bytes, folder: Path) -> None:
     path = _write(folder, seeds.WHEEL, content)
     with open_wheel(path) as opened, opened.extract() as files:
-        for file in files:
-            elf.read_library(file.path, file.member)
+        for member, library in files.items():
+            elf.read_library(library, member)
 
 
 def _anybodys(content: bytes, folder: Path) -> None:

@@ -255,7 +255,7 @@ def borrowing_claims(wheel: Path, claims: Claims, loaded: Iterable[str], nothing
         nothing: why a wheel without a library is an error.
     """
     with open_wheel(wheel) as opened, opened.extract() as files:
-        libraries = [read_library(file.path, file.member) for file in files]
+        libraries = [read_library(path, member) for member, path in files.items()]
     if not libraries:
         raise TorchwheelError(f"{wheel.name}: no library in it{nothing}")
     needed = {name for library in libraries for name in library.needed}
