@@ -6,52 +6,30 @@ Rendered as text, JSON, SARIF 2.1.0 and Markdown.
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote as quote_address
 
 from torchwheel_runtime.text import escape, shorten_line
+from torchwheel_runtime.validate.findings import Finding, Level
 
-Level = Literal["error", "warning"]
 
+def finding_of_wheel(
+    rule: str,
+    found: str,
+    level: Level = "error",
+    where: str = "",
+    expected: str = "",
+    fix: str = "",
+) -> Finding:
+    """A finding of a wheel, whose texts are printable. A long one is cut in its middle.
 
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """A rule that does not hold, or a fact that may surprise a user.
-
-    All texts are printable. A long one is cut in its middle.
-
-    Attributes:
-        rule: the name of the rule or the gate, e.g. "torch-symbols".
-        found: the fact. Without `expected` it is a sentence without a full stop.
-        level: a rule with an error does not hold.
-        where: the place, e.g. a file in a wheel; empty for the whole.
-        expected: what the rule asks for.
-        fix: what to do.
+    A hostile wheel may have thousands of tags, or names of thousands of characters.
     """
-
-    rule: str
-    found: str
-    level: Level = "error"
-    where: str = ""
-    expected: str = ""
-    fix: str = ""
-
-    def __post_init__(self) -> None:
-        # A hostile wheel may have thousands of tags, or names of thousands of characters. What is
-        # escaped is longer, so it is cut afterwards.
-        for field in ("found", "where", "expected", "fix"):
-            object.__setattr__(self, field, shorten_line(escape(getattr(self, field))))
-
-    @property
-    def says(self) -> str:
-        """What was expected and found, and the fix."""
-        if not self.expected:
-            return f"{self.found}; {self.fix}" if self.fix else self.found
-        fix = f"; {self.fix}" if self.fix else ""
-        return f"expected {self.expected}; found {self.found}{fix}"
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.says}" if self.where else self.says
+    # What is escaped is longer, so it is cut afterwards.
+    found, where, expected, fix = (
+        shorten_line(escape(text)) for text in (found, where, expected, fix)
+    )
+    return Finding(rule, found, level, where, expected, fix)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -513,12 +513,14 @@ def probe_texts() -> Inputs:
 
 def answer_texts() -> Inputs:
     """What the doctor's child answers."""
-    spec = {"spec": {"origin": "/site/demo/__init__.py", "folders": ["/site/demo"]}}
+    spec = {"origin": "/site/demo/__init__.py", "folders": ["/site/demo"]}
     error = {
+        **{**spec, "done": True},
         **{"error": ["ImportError: no"], "missing_modules": ["x"], "unloaded": ["libx.so: no"]},
         **{"torch": True, "where": [["/site/demo/__init__.py", 3]], "libraries": ["/x.so"]},
     }
-    imported = {"status": {"package": "demo"}, "torch": True, "libraries": ["/x.so"]}
+    imported = {**spec, "done": True, "torch": True, "libraries": ["/x.so"]}
+    imported["status"] = {"package": "demo"}
     return {
         "raised": f"{json.dumps(spec)}\n{json.dumps(error)}\n".encode(),
         "imported": f"{json.dumps(spec)}\n{json.dumps(imported)}\n".encode(),

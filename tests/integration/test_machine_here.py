@@ -132,7 +132,10 @@ def test_a_bare_machine_is_facts_too(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    assert (told["torch"], told["torch_problem"]) == (None, {"reason": "torch is not installed"})
+    assert (told["torch"], told["torch_problem"]) == (
+        None,
+        {"reason": "torch is not installed", "fix": None, "problem": None},
+    )
     assert told["host"] is None
     assert told["host_problem"]["reason"].startswith("no C++ compiler")
     first = told["toolkits"][0]

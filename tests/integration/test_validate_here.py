@@ -30,7 +30,7 @@ def findings(toolkit: InstalledToolkit | None) -> list[str]:
     host = find_host()
     assert isinstance(host, HostCompiler)
     machine = Machine("3.12.3", "linux_x86_64", "2.36", TORCH, host=host)
-    return [str(one) for one in build_findings(STABLE, machine, toolkit, package="pkg")]
+    return [one.line for one in build_findings(STABLE, machine, toolkit, package="pkg")]
 
 
 def compiled(root: Path, folder: Path) -> subprocess.CompletedProcess[str]:

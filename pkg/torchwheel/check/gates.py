@@ -16,12 +16,13 @@ from torchwheel.check.libraries import platform_tag, runtime, torch_symbols
 from torchwheel.check.metadata import metadata
 from torchwheel.check.named_claims import case_of
 from torchwheel.check.named_gates import NAMED_GATES, findings_of_gate
-from torchwheel.findings import CheckResult, Finding, sarif_text, summary_text
+from torchwheel.findings import CheckResult, finding_of_wheel, sarif_text, summary_text
 from torchwheel.inspect.inspection import inspect_wheel
 from torchwheel_runtime import files
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.os_errors import explain
 from torchwheel_runtime.text import escape, shorten_line, table_rows
+from torchwheel_runtime.validate.findings import Finding
 
 MAX_SIZE_MIB = 64
 _MOST_SAID = 3
@@ -135,7 +136,7 @@ def _result(name: str, found: tuple[Finding, ...]) -> tuple[CheckResult, tuple[F
 
 
 def _failed(results: Iterable[CheckResult]) -> tuple[Finding, ...]:
-    return tuple(Finding(result.name, result.says) for result in results if not result.ok)
+    return tuple(finding_of_wheel(result.name, result.says) for result in results if not result.ok)
 
 
 def _unread(gates: Iterable[str], fault: str) -> tuple[CheckResult, ...]:

@@ -6,11 +6,12 @@ from typing import Any
 
 from torchwheel.check.named_claims import NamedCase, TorchFit
 from torchwheel.data import read
-from torchwheel.findings import Finding, finding_json
+from torchwheel.findings import finding_json
 from torchwheel.inspect.installed import PROGRAMS
 from torchwheel.inspect.library_facts import GpuRuntime, GpuTarget, LibraryFacts
 from torchwheel_runtime.arch.model import BRANDS
 from torchwheel_runtime.text import escape, hanging_lines, join_names, shorten_line, size_text
+from torchwheel_runtime.validate.findings import Finding
 
 SCHEMA = 1
 _KINDS = {"sass": "SASS", "hsaco": "AMD", "ptx": "PTX"}

@@ -16,13 +16,14 @@ from packaging.utils import canonicalize_name
 from torchwheel.check.limited_api import outside_limited_api
 from torchwheel.check.named_claims import NamedCase, NamedClaims
 from torchwheel.data import read
-from torchwheel.findings import Finding, Level
+from torchwheel.findings import finding_of_wheel
 from torchwheel.inspect.installed import OF_PYTHON, owner_of
 from torchwheel.inspect.library_facts import LibraryFacts
 from torchwheel_runtime.arch.model import BRANDS, Backend
 from torchwheel_runtime.inspect.elf import qualified_name
 from torchwheel_runtime.text import join_names, quote, shorten
 from torchwheel_runtime.validate.at_load import tag_floor
+from torchwheel_runtime.validate.findings import Finding, Level
 from torchwheel_runtime.versions import major_version, version_numbers
 
 _NAMED = 3
@@ -311,7 +312,7 @@ NAMED_GATES: Mapping[str, NamedGate] = {
 
 def findings_of_gate(case: NamedCase, name: str) -> tuple[Finding, ...]:
     """The findings of one gate."""
-    return tuple(Finding(name, *row) for row in NAMED_GATES[name](case))
+    return tuple(finding_of_wheel(name, *row) for row in NAMED_GATES[name](case))
 
 
 def findings_of(case: NamedCase) -> tuple[Finding, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from torchwheel.findings import Finding
+from torchwheel.findings import finding_of_wheel
 from torchwheel.index.note import WheelNeeds
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import OfferedWheel
@@ -19,6 +19,7 @@ from torchwheel_runtime.arch.runs import machine_code_runs_on, runs_on
 from torchwheel_runtime.claims import LibraryNeeds
 from torchwheel_runtime.text import join_names
 from torchwheel_runtime.validate.at_load import check_code, check_driver, tag_floor
+from torchwheel_runtime.validate.findings import Finding
 from torchwheel_runtime.validate.torch_rules import (
     check_backend,
     check_built_with,
@@ -53,14 +54,9 @@ class Judgement:
         return tuple(one for one in self.findings if one.level == "warning")
 
 
-def finding_text(finding: Finding) -> str:
-    """A finding after the name of its rule, if it is one of a rule."""
-    return f"{finding.rule}: {finding.says}" if finding.rule else finding.says
-
-
 def _misfit(rule: str, expected: str, found: str) -> Finding:
     """What a wheel is for, and what is here."""
-    return Finding(rule, found, expected=expected)
+    return finding_of_wheel(rule, found, expected=expected)
 
 
 def judge(
@@ -90,7 +86,7 @@ def judge(
         *of_library,
     ]
     if _lacks_gpu_code(needs, environment):
-        findings.append(Finding("", "it has no GPU code", "warning"))
+        findings.append(finding_of_wheel("", "it has no GPU code", "warning"))
     return Judgement(candidate, needs, tuple(findings))
 
 
@@ -176,7 +172,7 @@ def _library_findings(needs: LibraryNeeds, environment: TargetEnvironment) -> li
         if needs.archs:
             findings += check_code(needs, needs.toolkit_version, gpus, driver, "{}")
     found = [
-        Finding(one.rule, one.found, "error" if one.blocks else "warning", expected=one.expected)
+        finding_of_wheel(one.rule, one.found, one.level, expected=one.expected)
         for one in findings
         if one is not None
     ]

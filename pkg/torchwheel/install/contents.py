@@ -15,7 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from torchwheel.findings import Finding
+from torchwheel.findings import finding_of_wheel
 from torchwheel.index.note import Kernels, WheelNeeds
 from torchwheel.inspect.archive import Archive, open_archive
 from torchwheel.inspect.wheel import is_library
@@ -32,6 +32,7 @@ from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
 from torchwheel_runtime.inspect.window import CpuTime
 from torchwheel_runtime.machine.facts import Torch
 from torchwheel_runtime.text import escape, quote
+from torchwheel_runtime.validate.findings import Finding
 from torchwheel_runtime.versions import has_long_number
 
 TORCH = "torch"
@@ -186,4 +187,4 @@ def _missing_symbols(native: NativeLibrary, needs: WheelNeeds, torch: Torch) -> 
         return []
     shown = min((qualified_name(name) for name in missing), key=lambda name: (len(name), name))
     expected = f"a torch that has {shown}, for {native.name}"
-    return [Finding("symbols", f"torch {torch.version}", expected=expected)]
+    return [finding_of_wheel("symbols", f"torch {torch.version}", expected=expected)]

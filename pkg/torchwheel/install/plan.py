@@ -18,7 +18,7 @@ from packaging.version import InvalidVersion, Version
 
 from torchwheel.index.note import needs_of_claims
 from torchwheel.install.attestation import Signature, Trust, verify_signature
-from torchwheel.install.choose import Judgement, best, finding_text, judge
+from torchwheel.install.choose import Judgement, best, judge
 from torchwheel.install.contents import (
     TORCH,
     WheelMetadata,
@@ -264,6 +264,6 @@ def _download(
         # One library that can be loaded is enough.
         reasons = min(per_library, key=len, default=())
     if reasons:
-        says = finding_text(reasons[0])
+        says = reasons[0].line
         raise TorchwheelError(f"{candidate.file}: {says}; nothing was installed")
     return Download(candidate, path, metadata, signature)

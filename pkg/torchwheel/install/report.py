@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from torchwheel.index.note import WheelNeeds
-from torchwheel.install.choose import Judgement, finding_text, torch_to_install
+from torchwheel.install.choose import Judgement, torch_to_install
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.plan import Download, InstallPlan, Ranking
 from torchwheel_runtime.arch.model import BRANDS
@@ -29,7 +29,7 @@ def ranking_text(ranking: Ranking, environment: TargetEnvironment, *, why: bool)
         for rejected in ranking.rejected:
             lines += _row("rejected", escape(rejected.candidate.file))
             for reason in rejected.reasons:
-                lines += hanging_lines(" " * 13, finding_text(reason))
+                lines += hanging_lines(" " * 13, reason.line)
     return "\n".join(lines)
 
 
@@ -59,7 +59,7 @@ def _wheel_lines(name: str, accepted: Judgement) -> Iterator[str]:
     yield from _row(name, f"{candidate.file}{size}")
     yield from _row("  needs", _needs_text(accepted.needs, candidate.described))
     for note in accepted.notes:
-        yield from _row("  note", finding_text(note))
+        yield from _row("  note", note.line)
 
 
 def _needs_text(needs: WheelNeeds, described: bool) -> str:
@@ -82,7 +82,7 @@ def none_fits(ranking: Ranking) -> str:
     closest = min(ranking.rejected, key=lambda one: (len(one.reasons), one.candidate.file))
     return (
         f"{ranking.project}: expected a wheel that fits, found none of {len(ranking.judgements)}; "
-        f"the closest is {closest.candidate.file}: {finding_text(closest.reasons[0])} "
+        f"the closest is {closest.candidate.file}: {closest.reasons[0].line} "
         "(--why lists all)"
     )
 
@@ -139,7 +139,7 @@ def _wheel_json(judgement: Judgement) -> dict[str, Any]:
         "sha256": candidate.sha256,
         "described": candidate.described,
         "accepted": not judgement.reasons,
-        "notes": [] if judgement.reasons else [finding_text(one) for one in judgement.notes],
+        "notes": [] if judgement.reasons else [one.line for one in judgement.notes],
         "reasons": [
             {"rule": one.rule, "expected": one.expected, "found": one.found}
             for one in judgement.reasons

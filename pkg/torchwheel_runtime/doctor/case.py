@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchwheel_runtime.arch.model import Backend
+from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.doctor.dist_info import DistInfo
 from torchwheel_runtime.doctor.importing import ImportResult
 from torchwheel_runtime.doctor.native import NativeLibrary
@@ -148,6 +149,23 @@ class Package:
     def title(self) -> str:
         """Name and version, e.g. "fusedops 1.0.0+cu130"."""
         return f"{self.name} {self.info.version}" if self.info else self.name
+
+    @property
+    def claims(self) -> Claims | None:
+        """The claims of its wheel."""
+        return self.info.claims if self.info else None
+
+    @property
+    def torch_range(self) -> str:
+        """The range of torch that its claims name, else its metadata; empty for any."""
+        if self.claims:
+            return self.claims.torch_range
+        return (self.info.torch if self.info else None) or ""
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether it has or builds code for GPUs."""
+        return self.status is not None or any(native.backend for native in self.natives)
 
     @property
     def loaded(self) -> tuple[NativeLibrary, ...]:

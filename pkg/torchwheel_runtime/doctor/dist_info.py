@@ -240,10 +240,7 @@ def native_libraries(
 ) -> tuple[Path, ...]:
     """Native libraries: those that RECORD lists, and those in the package's folders.
 
-    Args:
-        root: the folder that it is installed in.
-        info: the content of its dist-info folder; None if it has none.
-        folders: folders of the package, elsewhere if the installation is editable.
+    These are not in `root` if the installation is editable.
     """
     listed = (root / file for file in (info.files if info else ()))
     present = (file for folder in folders for file in folder.rglob("*.so*"))

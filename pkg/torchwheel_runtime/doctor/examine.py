@@ -10,7 +10,7 @@ from pathlib import Path
 from torchwheel_runtime.arch.model import Backend
 from torchwheel_runtime.arguments import command_parser
 from torchwheel_runtime.console import Progress, Quiet, Terminal, prepare_output, run_command
-from torchwheel_runtime.doctor import HELP, OPTIONS, SECONDS, dist_info
+from torchwheel_runtime.doctor import HELP, OPTIONS, dist_info
 from torchwheel_runtime.doctor.case import Case, Package, Report, examine_cache
 from torchwheel_runtime.doctor.importing import import_package
 from torchwheel_runtime.doctor.native import Loader, NativeLibrary, read_native
@@ -72,22 +72,17 @@ def run_doctor(options: argparse.Namespace) -> int:
     """Print the report. Exit status: 0 if nothing is wrong, else 1."""
     if sys.stderr.isatty():
         with Terminal().live_line() as progress:
-            report = examine_packages(options.package, progress, seconds=options.seconds)
+            report = examine_packages(options.package, progress, options.seconds)
     else:
-        report = examine_packages(options.package, Quiet(), seconds=options.seconds)
+        report = examine_packages(options.package, Quiet(), options.seconds)
     print(report_json(report) if options.json else report_text(report))
     return int(not report.ok)
 
 
-def examine_packages(
-    names: Sequence[str], progress: Progress, *, seconds: float = SECONDS
-) -> Report:
-    """Examine this machine and the packages on it.
+def examine_packages(names: Sequence[str], progress: Progress, seconds: float) -> Report:
+    """Examine this machine and packages on it, by default those that torchwheel built.
 
-    Args:
-        names: distributions or modules; without names, every package that torchwheel built.
-        progress: shows the current step.
-        seconds: the time limit of each import.
+    Each import has `seconds`.
     """
     progress.step("Python, torch, driver, GPUs, compilers, toolkits")
     machine, cache = find_machine(), examine_cache()
@@ -96,7 +91,7 @@ def examine_packages(
     limit = min(seconds, _SHORT_SECONDS) if waited_for else seconds
     packages: list[Package] = []
     for name in names or dist_info.distributions_with_claims(folders):
-        packages.append(examine_package(name, machine, progress, seconds=limit))
+        packages.append(examine_package(name, machine, progress, limit))
         if packages[-1].imported.how == "hung":
             limit = min(limit, _SHORT_SECONDS)
     # An import of torch takes seconds, so an import of a package that includes it is enough.
@@ -118,23 +113,8 @@ def examine_packages(
     )
 
 
-def examine_package(
-    name: str,
-    machine: Machine,
-    progress: Progress,
-    *,
-    seconds: float = SECONDS,
-    environ: Mapping[str, str] = os.environ,
-) -> Package:
-    """The facts of a package, which need not be installed.
-
-    Args:
-        name: the distribution's or the module's name.
-        machine: its torch is the one that libraries are checked against.
-        progress: shows the current step.
-        seconds: the time limit of its import.
-        environ: the environment of the loader that finds libraries.
-    """
+def examine_package(name: str, machine: Machine, progress: Progress, seconds: float) -> Package:
+    """The facts of a distribution or a module, which need not be installed."""
     folders = dist_info.dist_infos()
     found = dist_info.find_distribution(name, folders)
     info = dist_info.read_dist_info(found[0]) if found else None
@@ -148,9 +128,8 @@ def examine_package(
     natives: tuple[NativeLibrary, ...] = ()
     if root and libraries:
         torch = machine.torch.folder if machine.torch else None
-        loader = Loader(Path(sys.executable), torch, environ)
-        claims = info.claims if info else None
-        cpu = CpuTime()
+        loader = Loader(Path(sys.executable), torch, os.environ)
+        claims, cpu = info.claims if info else None, CpuTime()
         natives = tuple(
             read_native(path, root, loader, claims, cpu, loaded=path in loaded)
             for path in libraries

@@ -2,7 +2,7 @@
 
 torchwheel_runtime.doctor.importing runs `python import_child.py PACKAGE DESCRIPTOR SECONDS`. The
 package may print, crash or hang, so the answer goes to a file descriptor of its own: a JSON line
-for each step. Standard library only.
+before the import and one after it. Standard library only.
 """
 
 import dataclasses
@@ -28,7 +28,8 @@ def main() -> None:
         # does not take its place, as for `python -c`: files there would be imported, and run.
         del sys.path[0]
     with os.fdopen(descriptor, "w", encoding="utf-8") as out:
-        _answer(out, spec=_find_package(package))
+        found = _find_package(package)
+        _answer(out, found)
         # At the time limit: print where it hangs, in native code too, and end the process.
         faulthandler.dump_traceback_later(seconds, exit=True)
         try:
@@ -36,40 +37,34 @@ def main() -> None:
             _load_libraries(package)
         # A package may raise anything, SystemExit too.
         except BaseException as error:
-            _answer(
-                out,
-                error=_messages(error),
-                missing_modules=_missing_modules(error),
-                unloaded=_loader_messages(error),
-                torch="torch" in sys.modules,
-                where=_frames(error),
-                libraries=_loaded_libraries(),
-            )
+            found |= {
+                "error": _messages(error),
+                "missing_modules": _missing_modules(error),
+                "unloaded": _loader_messages(error),
+                "where": _frames(error),
+            }
         else:
-            _answer(
-                out,
-                status=_status(package),
-                torch="torch" in sys.modules,
-                libraries=_loaded_libraries(),
-            )
+            found |= {"status": _status(package)}
+        found |= {"torch": "torch" in sys.modules, "libraries": _loaded_libraries()}
+        _answer(out, {**found, "done": True})
         faulthandler.cancel_dump_traceback_later()
     # Skip the exit handlers of the package.
     os._exit(0)
 
 
-def _answer(out: TextIO, **facts: object) -> None:
+def _answer(out: TextIO, facts: dict[str, Any]) -> None:
     out.write(json.dumps(facts, default=str) + "\n")
     out.flush()
 
 
-def _find_package(package: str) -> dict[str, Any] | None:
+def _find_package(package: str) -> dict[str, Any]:
     """Where the package would be imported from. A top-level package is not run to find out."""
     try:
         found = importlib.util.find_spec(package)
     except (ImportError, ValueError):
-        return None
+        return {}
     if found is None:
-        return None
+        return {}
     return {"origin": found.origin, "folders": list(found.submodule_search_locations or ())}
 
 

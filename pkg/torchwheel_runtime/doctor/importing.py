@@ -89,10 +89,10 @@ def import_package(package: str, seconds: float = SECONDS) -> ImportResult:
         # At its time limit the child ends itself with status 1.
         hung = status is None or (status == 1 and time.monotonic() - began >= seconds)
         os.set_blocking(reading, False)
-        parsed = _parse_answers(answers.read(_MAX_BYTES) or b"")
+        answer = _parse_answers(answers.read(_MAX_BYTES) or b"")
         errors.seek(max(0, errors.seek(0, os.SEEK_END) - _MAX_BYTES))
         text = errors.read().decode("utf-8", "replace")
-        result = _result(parsed, None if hung else status, text, seconds)
+        result = _result(answer, None if hung else status, text, seconds)
     here = importlib.machinery.PathFinder.find_spec(package, [""])
     if result.file and here and here.origin:
         return dataclasses.replace(result, file=Path(here.origin))
@@ -107,26 +107,17 @@ def _kill_group(process: "subprocess.Popen[bytes]") -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Spec:
-    """Where the package would be imported from."""
+class _Answer:
+    """What the child tells, first without the import and then with it (`done`).
 
-    origin: Path | None
-    folders: tuple[Path, ...]
+    `folders` is None if there is no such package, `error` empty if the import succeeded.
+    """
 
-
-@dataclasses.dataclass(frozen=True)
-class _Found:
-    """The child's first answer; `spec` is None if there is no such package."""
-
-    spec: _Spec | None
-
-
-@dataclasses.dataclass(frozen=True)
-class _Imported:
-    """The child's second answer, after the import. `error` is empty if it succeeded."""
-
-    torch: bool
-    libraries: tuple[Path, ...]
+    origin: Path | None = None
+    folders: tuple[Path, ...] | None = None
+    done: bool = False
+    torch: bool = False
+    libraries: tuple[Path, ...] = ()
     status: ExtensionStatus | None = None
     error: tuple[str, ...] = ()
     missing_modules: tuple[str, ...] = ()
@@ -134,49 +125,42 @@ class _Imported:
     where: tuple[tuple[Path, int | None], ...] = ()
 
 
-def _parse_answers(answers: bytes) -> tuple[_Found | None, _Imported | None]:
-    """The child's answers; one that was cut short or is malformed counts as none."""
-    found = imported = None
-    first, second, *_ = [*answers.splitlines(), b"", b""]
-    with contextlib.suppress(MalformedError):
-        found = parse_json(first, _Found, "the answer")
-        imported = parse_json(second, _Imported, "the answer")
-    return found, imported
+def _parse_answers(answers: bytes) -> _Answer | None:
+    """The child's last answer; one that was cut short or is malformed counts as none."""
+    for line in reversed(answers.splitlines()):
+        with contextlib.suppress(MalformedError):
+            return parse_json(line, _Answer, "the answer")
+    return None
 
 
 def _result(
-    answers: tuple[_Found | None, _Imported | None],
-    status: int | None,
-    stderr_text: str,
-    seconds: float,
+    answer: _Answer | None, status: int | None, stderr_text: str, seconds: float
 ) -> ImportResult:
-    found, imported = answers
-    spec = found.spec if found else None
-    if spec is None:
-        return ImportResult("not found" if found else "left", words=(_last_line(stderr_text),))
-    answer = imported or _Imported(torch=False, libraries=())
-    how, words = _outcome(imported, status, seconds)
+    """The result; `status` is None if the process did not end."""
+    if answer is None or answer.folders is None:
+        return ImportResult("not found" if answer else "left", words=(_last_line(stderr_text),))
     printed = [(Path(file), int(line)) for file, line in reversed(_FRAME.findall(stderr_text))]
+    how, words = _outcome(answer, status, seconds)
     return ImportResult(
         how=how,
         words=words,
-        file=spec.origin,
-        folders=spec.folders,
+        file=answer.origin,
+        folders=answer.folders,
         missing_modules=answer.missing_modules,
         unloaded=answer.unloaded,
         torch=answer.torch,
-        where=_where(answer.where or printed, spec.folders),
+        where=_where(answer.where or printed, answer.folders),
         libraries=answer.libraries,
         status=answer.status,
     )
 
 
 def _outcome(
-    imported: _Imported | None, status: int | None, seconds: float
+    answer: _Answer, status: int | None, seconds: float
 ) -> tuple[ImportOutcome, tuple[str, ...]]:
-    """The outcome and its details; `status` is None if the process did not end."""
-    if imported:
-        return ("raised", imported.error) if imported.error else ("imported", ())
+    """The outcome and its details."""
+    if answer.done:
+        return ("raised", answer.error) if answer.error else ("imported", ())
     if status is None:
         return "hung", (f"{seconds:g} s",)
     if status < 0:

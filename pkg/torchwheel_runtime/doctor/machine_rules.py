@@ -89,21 +89,18 @@ def needs_of_binary(
 ) -> LibraryNeeds:
     """What the binaries need of a machine; the wheel's claims add what binaries do not show."""
     torch, gpus = machine.torch, machine.gpus
-    info = package.info
-    claims = info.claims if info else None
-    torch_range = claims.torch_range if claims else (info.torch if info else None) or ""
     if not natives:
         # A package without libraries builds them for the GPUs of this machine, or not at all.
         builds = backend_of_gpu(gpus[0].arch) if package.status and gpus else None
-        return LibraryNeeds("stable" if builds else "pure", torch_range, builds)
+        return LibraryNeeds("stable" if builds else "pure", package.torch_range, builds)
     here = torch.backend if torch else None
     backends = {native.backend for native in natives if native.backend}
     backend = here if here in backends else next(iter(sorted(backends)), None)
     return LibraryNeeds(
         abi="aten" if any(native.for_one_torch for native in natives) else "stable",
-        torch_range=torch_range,
+        torch_range=package.torch_range,
         backend=backend,
-        toolkit_version=_toolkit_release(claims, natives, backend, torch),
+        toolkit_version=_toolkit_release(package.claims, natives, backend, torch),
         archs=_arch_list(natives),
     )
 
@@ -171,8 +168,7 @@ def hidden_gpus(case: Case) -> Iterator[Finding]:
 def _gpu_backend(case: Case) -> Backend | None:
     """The backend that both torch and the package have GPU code for."""
     torch, package = case.machine.torch, case.package
-    kernels = package.status is not None or any(native.backend for native in package.natives)
-    return torch.backend if torch and kernels else None
+    return torch.backend if torch and package.has_kernels else None
 
 
 def cannot_build(case: Case) -> Iterator[Finding]:

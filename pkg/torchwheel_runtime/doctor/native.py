@@ -112,13 +112,7 @@ class Links:
 
 
 class Loader:
-    """The dynamic loader of a Python process that has imported torch.
-
-    Args:
-        python: the interpreter's file.
-        torch: folder of the torch package; None if there is none.
-        environ: its environment.
-    """
+    """The dynamic loader of a Python process with this environment that has imported torch."""
 
     def __init__(self, python: Path, torch: Path | None, environ: Mapping[str, str]) -> None:
         self._path = tuple(Path(p) for p in environ.get("LD_LIBRARY_PATH", "").split(":") if p)
@@ -292,28 +286,30 @@ class NativeLibrary:
         """Whether it uses a symbol of torch."""
         if self.links is None:
             return False
-        undefined = (n for n in self.links.undefined if is_cxx(n) or n.startswith(SHIMS))
-        return bool(self.links.torch_symbols) or any(undefined)
+        return bool(self.links.torch_symbols) or any(map(is_of_torch, self.links.undefined))
 
     @property
     def for_one_torch(self) -> bool:
         """Whether it uses C++ symbols of torch, which change with every minor release."""
-        names = self.links.torch_symbols | self.links.undefined if self.links else ()
-        return any(map(is_cxx, names))
+        return any(map(is_cxx, self.torch_names))
+
+    @property
+    def torch_names(self) -> frozenset[str]:
+        """Symbols that it uses from torch, and those that no dependency defines."""
+        return self.links.torch_symbols | self.links.undefined if self.links else frozenset()
+
+
+def is_of_torch(symbol: str) -> bool:
+    """Whether only a torch defines such a symbol: one of C++, or of torch's stable ABI."""
+    return is_cxx(symbol) or symbol.startswith(SHIMS)
 
 
 def read_native(
     path: Path, root: Path, loader: Loader, claims: Claims | None, cpu: CpuTime, *, loaded: bool
 ) -> NativeLibrary:
-    """Read a library that is installed below `root`. It is not loaded.
+    """Read a library of a package that is installed in `root`. It is not loaded.
 
-    Args:
-        path: its file.
-        root: the folder that its package is installed in.
-        loader: finds the libraries that it needs.
-        claims: those of its wheel.
-        cpu: the processor time that is left for it.
-        loaded: whether the import of the package loaded it.
+    `claims` are those of its wheel; `loaded` tells whether the import of the package loaded it.
     """
     name = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
     try:

@@ -8,14 +8,14 @@ from pathlib import Path
 from packaging.tags import sys_tags
 
 from torchwheel_runtime.doctor.case import Case, Package
-from torchwheel_runtime.doctor.native import NativeLibrary
+from torchwheel_runtime.doctor.native import NativeLibrary, is_of_torch
 from torchwheel_runtime.doctor.remedies import (
     OLD_STRING,
     comes_with_other_torch,
     is_idle,
     is_of_gpu,
 )
-from torchwheel_runtime.inspect.elf import SHIMS, is_cxx, qualified_name
+from torchwheel_runtime.inspect.elf import qualified_name
 from torchwheel_runtime.inspect.wheel_files import replace_command
 from torchwheel_runtime.text import join_names, quote
 from torchwheel_runtime.validate.findings import Finding
@@ -52,23 +52,14 @@ def installed_twice(case: Case) -> Iterator[Finding]:
 def incomplete(case: Case) -> Iterator[Finding]:
     """Files are missing or cut short, or the metadata is malformed."""
     package = case.package
-    if package.info:
-        for path in package.info.irregular:
-            says = f"the installation is damaged: {irregular_text(path)}"
-            yield Finding("complete", says, fix=replace_command(path.parent))
-        for problem in package.info.problems:
-            yield Finding(
-                "complete",
-                f"the installation is damaged: {problem}",
-                fix=reinstall_command(package),
-            )
-    for native in package.natives:
-        if native.problem:
-            yield Finding(
-                "complete",
-                f"the installation is damaged: {native.problem}",
-                fix=reinstall_command(package),
-            )
+    for path in package.info.irregular if package.info else ():
+        says = f"the installation is damaged: {irregular_text(path)}"
+        yield Finding("complete", says, fix=replace_command(path.parent))
+    listed = package.info.problems if package.info else ()
+    for problem in (*listed, *(native.problem for native in package.natives)):
+        if problem:
+            says = f"the installation is damaged: {problem}"
+            yield Finding("complete", says, fix=reinstall_command(package))
 
 
 def shadowed(case: Case) -> Iterator[Finding]:
@@ -238,7 +229,7 @@ def missing_symbols(case: Case) -> Iterator[Finding]:
                 "torch's libraries (DT_NEEDED), so the loader does not look there",
                 fix=f"build it again, linked with torch: {_rebuild_command(case.package)}",
             )
-        elif of_torch := {name for name in names if is_cxx(name) or name.startswith(SHIMS)}:
+        elif of_torch := set(filter(is_of_torch, names)):
             version = torch.version if torch else "?"
             why = "another torch"
             if torch and not torch.old_abi and any(map(OLD_STRING.search, of_torch)):

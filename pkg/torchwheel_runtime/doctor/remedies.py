@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from torchwheel_runtime.arch.model import BRANDS, Backend
 from torchwheel_runtime.arch.releases import ToolkitRelease, TorchFacts, torch_releases
 from torchwheel_runtime.doctor.case import Case, Package
-from torchwheel_runtime.doctor.native import NativeLibrary
-from torchwheel_runtime.inspect.elf import SHIMS, is_cxx
+from torchwheel_runtime.doctor.native import NativeLibrary, is_of_torch
+from torchwheel_runtime.inspect.elf import is_cxx
 from torchwheel_runtime.machine.facts import Machine, Torch
 from torchwheel_runtime.validate.findings import Finding
 from torchwheel_runtime.validate.torch_rules import install_command, range_contains
@@ -122,9 +122,8 @@ class Bond:
 
 def bond_of(package: Package, natives: Sequence[NativeLibrary], torch: Torch) -> Bond:
     """What libraries tell of the torch that they are built for."""
-    info = package.info
-    claims = info.claims if info else None
-    names = {name for native in natives for name in _torch_names(native)}
+    claims = package.claims
+    names = {name for native in natives for name in native.torch_names}
     cxx = {name for name in names if is_cxx(name)}
     old = any(OLD_STRING.search(name) for name in cxx)
     new = any(_NEW_STRING in name for name in cxx)
@@ -142,12 +141,12 @@ def bond_of(package: Package, natives: Sequence[NativeLibrary], torch: Torch) ->
     unexplained = {
         name
         for name in missing
-        if (is_cxx(name) or name.startswith(SHIMS))
+        if is_of_torch(name)
         and not (old and not torch.old_abi and OLD_STRING.search(name))
         and not (lacks_gpu and is_of_gpu(name))
     }
     return Bond(
-        range=claims.torch_range if claims else (info.torch if info else None) or "",
+        range=package.torch_range,
         backend=backend,
         major=majors[0] if majors else None,
         old_strings=old if old != new else None,
@@ -156,19 +155,12 @@ def bond_of(package: Package, natives: Sequence[NativeLibrary], torch: Torch) ->
     )
 
 
-def _torch_names(native: NativeLibrary) -> frozenset[str]:
-    return native.links.torch_symbols | native.links.undefined if native.links else frozenset()
-
-
 def with_one_fix(
     findings: Sequence[Finding], case: Case, natives: Sequence[NativeLibrary]
 ) -> tuple[Finding, ...]:
     """Give the findings that come of the installed torch a fix that clears all of them.
 
-    Args:
-        findings: of every rule.
-        case: the package and the machine.
-        natives: the libraries that are explained.
+    `natives` are the libraries that are explained.
     """
     torch = case.machine.torch
     own = [finding for finding in findings if _is_of_torch(finding)]

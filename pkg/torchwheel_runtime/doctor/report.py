@@ -233,7 +233,7 @@ def _verdict_text(verdict: Verdict) -> str:
     """The last lines: other findings, then the first cause and its fix."""
     lines: list[str] = []
     for finding in verdict.findings[1:]:
-        lines += row("also", finding.says)
+        lines += row("also", finding.fact)
     lines += row("fine" if verdict.ok else "wrong", verdict.says)
     if verdict.fix:
         lines += unwrapped_row("to fix it", verdict.fix)
@@ -258,7 +258,7 @@ def report_json(report: Report) -> str:
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
-    findings = [{"name": one.rule, "says": one.says, "fix": one.fix} for one in verdict.findings]
+    findings = [{"name": one.rule, "says": one.fact, "fix": one.fix} for one in verdict.findings]
     return {"ok": verdict.ok, "findings": findings, "says": verdict.says, "fix": verdict.fix}
 
 

@@ -45,11 +45,11 @@ def judge(case: Case) -> Verdict:
     """
     ignored = ignored_rules(case.environ)
     # A rule of a load and one of a build may find the same.
-    unique = {(one.rule, one.says, one.fix): one for rule in RULES for one in rule(case)}
+    unique = {(one.rule, one.says): one for rule in RULES for one in rule(case)}
     remaining = [finding for finding in unique.values() if finding.rule not in ignored]
     findings = with_one_fix(remaining, case, package_rules.libraries_to_judge(case.package))
     title = case.package.title
-    return Verdict(findings, f"{title}: {findings[0].says if findings else _healthy_text(case)}")
+    return Verdict(findings, f"{title}: {findings[0].fact if findings else _healthy_text(case)}")
 
 
 def judge_machine(machine: Machine) -> Verdict:
@@ -57,7 +57,7 @@ def judge_machine(machine: Machine) -> Verdict:
     if machine.torch_problem:
         fix = machine_rules.torch_fix(machine)
         finding = Finding("torch", str(machine.torch_problem), fix=fix)
-        return Verdict((finding,), finding.says)
+        return Verdict((finding,), finding.fact)
     return Verdict(
         (),
         "no package that torchwheel made is here; `torchwheel doctor PACKAGE` looks at any other",
@@ -67,7 +67,7 @@ def judge_machine(machine: Machine) -> Verdict:
 def _healthy_text(case: Case) -> str:
     """What the package runs on, as far as that is known."""
     machine, package = case.machine, case.package
-    kernels = package.status is not None or any(native.backend for native in package.natives)
+    kernels = package.has_kernels
     if kernels and not machine.gpus:
         torch = machine.torch
         cpu = torch is not None and torch.backend is None

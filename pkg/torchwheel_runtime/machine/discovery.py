@@ -2,9 +2,9 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from torchwheel_runtime.arch.devices import Driver, VisibleGpus, visible_gpus
+from torchwheel_runtime.arch.devices import Driver, visible_gpus
 from torchwheel_runtime.arch.model import Backend
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.machine import probe
@@ -19,19 +19,13 @@ def find_machine(environ: Mapping[str, str] = os.environ) -> Machine:
     """Find every fact but whether torch can be imported. It never fails."""
     torch, problem = split_absent(find_torch())
     backend, driver = driver_for_torch(torch)
-    return dataclasses.replace(
-        _machine_without_toolkits(torch, backend, driver, environ),
-        torch_problem=problem,
-        toolkits=(*find_toolkits("cuda", environ), *find_toolkits("rocm", environ)),
-    )
+    machine = _find_machine(torch, backend, driver, ("cuda", "rocm"), environ)
+    return dataclasses.replace(machine, torch_problem=problem)
 
 
 def find_machine_for_build(torch: Torch, backend: Backend, environ: Mapping[str, str]) -> Machine:
     """The facts that decide whether this torch's extension can be built for `backend`."""
-    return dataclasses.replace(
-        _machine_without_toolkits(torch, backend, find_driver(backend), environ),
-        toolkits=tuple(find_toolkits(backend, environ)),
-    )
+    return _find_machine(torch, backend, find_driver(backend), (backend,), environ)
 
 
 def find_host(environ: Mapping[str, str] = os.environ) -> HostCompiler | Absent:
@@ -44,13 +38,17 @@ def find_host(environ: Mapping[str, str] = os.environ) -> HostCompiler | Absent:
         return Absent(str(error))
 
 
-def _machine_without_toolkits(
-    torch: Torch | None, backend: Backend, found_driver: Driver | Absent, environ: Mapping[str, str]
+def _find_machine(
+    torch: Torch | None,
+    backend: Backend,
+    found_driver: Driver | Absent,
+    toolkits: Iterable[Backend],
+    environ: Mapping[str, str],
 ) -> Machine:
-    """Every fact but the toolkits."""
     driver, driver_problem = split_absent(found_driver)
     host, host_problem = split_absent(find_host(environ))
     gpus = visible_gpus(backend, environ)
+    fix = f"`unset {gpus.hidden_by}`" if gpus.hidden_by else None
     return Machine(
         python=probe.python_version(),
         platform=probe.platform_tag(),
@@ -59,15 +57,8 @@ def _machine_without_toolkits(
         driver=driver,
         driver_problem=driver_problem,
         gpus=gpus.gpus,
-        gpus_problem=_gpus_problem(gpus),
+        gpus_problem=Absent(gpus.why, fix) if gpus.why else None,
         host=host,
         host_problem=host_problem,
+        toolkits=tuple(found for one in toolkits for found in find_toolkits(one, environ)),
     )
-
-
-def _gpus_problem(visible: VisibleGpus) -> Absent | None:
-    """Why no GPU is visible; None if one is."""
-    if visible.why is None:
-        return None
-    fix = f"`unset {visible.hidden_by}`" if visible.hidden_by else None
-    return Absent(visible.why, fix)

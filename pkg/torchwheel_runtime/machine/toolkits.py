@@ -1,6 +1,7 @@
 """Finds the CUDA and ROCm toolkits of this machine and checks that their parts fit."""
 
 import dataclasses
+import itertools
 import os
 import sys
 import tempfile
@@ -140,7 +141,9 @@ def _fix(root: Path, nvcc: str, *names: str) -> str:
 
 USUAL_CUDA = Path("/usr/local/cuda")
 USUAL_ROCM = Path("/opt/rocm")
-_COMPILERS: Mapping[Backend, str] = {"cuda": "nvcc", "rocm": "hipcc"}
+HOME_VARIABLES: Mapping[Backend, str] = {"cuda": "CUDA_HOME", "rocm": "ROCM_PATH"}
+"""Environment variables that name the folder of a toolkit."""
+COMPILERS: Mapping[Backend, str] = {"cuda": "nvcc", "rocm": "hipcc"}
 _CACHE = "torchwheel's cache"
 
 
@@ -162,14 +165,10 @@ def find_toolkits(
     """
     seen: set[Path] = set()
     skipped: list[UntrustedError] = []
-    program = _COMPILERS[backend]
+    program = COMPILERS[backend]
     compiler = find_program(program, environ.get("PATH", os.defpath), skipped.append)
-    if backend == "rocm":
-        roots = _rocm_roots(environ, compiler)
-    else:
-        site, cache = sys.path if site is None else site, cache or _cache()
-        roots = _cuda_roots(environ, compiler, site, cache)
-    for root, where in roots:
+    usual = _usual_roots(backend, sys.path if site is None else site, cache)
+    for root, where in itertools.chain(_roots(backend, environ, compiler), usual):
         resolved = real_path(root)
         if resolved not in seen:
             seen.add(resolved)
@@ -179,23 +178,34 @@ def find_toolkits(
         yield InstalledToolkit(backend, error.path.parents[1], "", where, error.why, error.fix)
 
 
-def _cuda_roots(
-    environ: Mapping[str, str], nvcc: str | None, site: Sequence[str], cache: Path
+def _roots(
+    backend: Backend, environ: Mapping[str, str], compiler: str | None
 ) -> Iterator[tuple[Path, str]]:
-    """Candidate folders and how each was found. A wrong CUDA_HOME counts, to be reported."""
-    if environ.get("CUDA_HOME"):
-        yield Path(environ["CUDA_HOME"]), "CUDA_HOME"
-    if nvcc:
-        yield _root_of(Path(nvcc)), "nvcc on the PATH"
-    found = [(USUAL_CUDA, str(USUAL_CUDA))]
-    found += [
-        (root, "wheels in site-packages")
-        for folder in site
-        for root in _newest_first(Path(folder, "nvidia").glob("cu[0-9]*"))
-    ]
-    made = (cache / "toolkits").glob(f"cuda-*-{probe.platform_tag()}-*")
-    found += [(root, _CACHE) for root in _newest_first(made)]
-    yield from (place for place in found if is_file(place[0] / "bin" / "nvcc"))
+    """What the variable and the PATH lead to. A wrong CUDA_HOME counts, to be reported."""
+    variable = HOME_VARIABLES[backend]
+    if environ.get(variable):
+        yield Path(environ[variable]), variable
+    if compiler:
+        root = _rocm_root_of(compiler) if backend == "rocm" else _cuda_root_of(Path(compiler))
+        yield root, f"{COMPILERS[backend]} on the PATH"
+
+
+def _usual_roots(
+    backend: Backend, site: Sequence[str], cache: Path | None
+) -> Iterator[tuple[Path, str]]:
+    """Folders where toolkits usually are, and how each was found."""
+    if backend == "rocm":
+        found = [(USUAL_ROCM, str(USUAL_ROCM))]
+    else:
+        found = [(USUAL_CUDA, str(USUAL_CUDA))]
+        found += [
+            (root, "wheels in site-packages")
+            for folder in site
+            for root in _newest_first(Path(folder, "nvidia").glob("cu[0-9]*"))
+        ]
+        made = ((cache or _cache()) / "toolkits").glob(f"cuda-*-{probe.platform_tag()}-*")
+        found += [(root, _CACHE) for root in _newest_first(made)]
+    yield from (place for place in found if is_file(place[0] / "bin" / COMPILERS[backend]))
 
 
 def _cache() -> Path:
@@ -231,7 +241,7 @@ def _newest_first(folders: Iterable[Path]) -> list[Path]:
         return []
 
 
-def _root_of(nvcc: Path) -> Path:
+def _cuda_root_of(nvcc: Path) -> Path:
     """The toolkit's folder.
 
     An nvcc without nvcc.profile beside it is a script that calls another nvcc. That one prints its
@@ -247,15 +257,10 @@ def _root_of(nvcc: Path) -> Path:
     return binary.parent.parent
 
 
-def _rocm_roots(environ: Mapping[str, str], hipcc: str | None) -> Iterator[tuple[Path, str]]:
-    if environ.get("ROCM_PATH"):
-        yield Path(environ["ROCM_PATH"]), "ROCM_PATH"
-    if hipcc:
-        root = real_path(Path(hipcc)).parent.parent
-        # AMD's packages once had it in /opt/rocm/hip/bin.
-        yield root.parent if root.name == "hip" else root, "hipcc on the PATH"
-    if is_file(USUAL_ROCM / "bin" / "hipcc"):
-        yield USUAL_ROCM, str(USUAL_ROCM)
+def _rocm_root_of(hipcc: str) -> Path:
+    root = real_path(Path(hipcc)).parent.parent
+    # AMD's packages once had it in /opt/rocm/hip/bin.
+    return root.parent if root.name == "hip" else root
 
 
 def _inspect_rocm(root: Path, where: str) -> InstalledToolkit:

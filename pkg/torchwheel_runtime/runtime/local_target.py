@@ -118,7 +118,7 @@ def find_local_target(
         # TORCHWHEEL_IGNORE does not help: there is no compiler. No arch is chosen yet.
         found = build_findings(needs, machine, toolkit, package=extension.package, runs_here=False)
         raise TorchwheelError(
-            "; ".join([*map(str, found), *(() if toolkit else download_offer(torch))])
+            "; ".join([*(one.line for one in found), *(() if toolkit else download_offer(torch))])
         )
     why = machine.gpus_problem.reason if machine.gpus_problem else None
     visible = VisibleGpus(machine.gpus, why)

@@ -71,7 +71,7 @@ def load_problem(extension: Extension, *, ask_driver: bool) -> str | None:
         package=extension.package,
     )
     blocking = [finding for finding in drop_ignored(findings) if finding.blocks]
-    return "; ".join(map(str, blocking)) or None
+    return "; ".join(finding.line for finding in blocking) or None
 
 
 LoadCheck = Callable[[], str | None]

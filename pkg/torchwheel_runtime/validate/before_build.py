@@ -1,12 +1,12 @@
 """Rules on the toolkit and the host compiler, and all that count before a build."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from torchwheel_runtime.arch.lists import VARIABLES
 from torchwheel_runtime.arch.model import BRANDS, Backend
 from torchwheel_runtime.claims import LibraryNeeds
 from torchwheel_runtime.machine.facts import Absent, InstalledToolkit, Machine, Torch
-from torchwheel_runtime.machine.toolkits import pip_install_command
+from torchwheel_runtime.machine.toolkits import COMPILERS, HOME_VARIABLES, pip_install_command
 from torchwheel_runtime.toolkit.host import HostCompiler, is_within
 from torchwheel_runtime.validate import torch_rules
 from torchwheel_runtime.validate.at_load import check_code, check_driver
@@ -18,9 +18,6 @@ from torchwheel_runtime.validate.torch_rules import (
 )
 from torchwheel_runtime.versions import minor_version, version_numbers
 
-_VARIABLES: Mapping[Backend, str] = {"cuda": "CUDA_HOME", "rocm": "ROCM_PATH"}
-_COMPILERS = {"cuda": "nvcc on the PATH", "rocm": "hipcc on the PATH"}
-
 
 def check_toolkit(
     backend: Backend, toolkit: InstalledToolkit | None, torch: Torch | None
@@ -28,7 +25,8 @@ def check_toolkit(
     """There is a toolkit, and its parts are of one release."""
     name = BRANDS[backend]
     if toolkit is None:
-        nowhere = f"none (no {_VARIABLES[backend]}, no {_COMPILERS[backend]}, none elsewhere)"
+        variable, program = HOME_VARIABLES[backend], COMPILERS[backend]
+        nowhere = f"none (no {variable}, no {program} on the PATH, none elsewhere)"
         return Finding(
             "toolkit", expected=f"a {name} toolkit", found=nowhere, fix=_how_to_get(backend, torch)
         )
@@ -83,8 +81,8 @@ def check_host_compiler(
 def check_two_toolkits(toolkits: Iterable[InstalledToolkit]) -> Iterator[Finding]:
     """The variable and the PATH lead to one release; otherwise the first toolkit counts."""
     installed = list(toolkits)
-    for backend, variable in _VARIABLES.items():
-        places = (variable, _COMPILERS[backend])
+    for backend, variable in HOME_VARIABLES.items():
+        places = (variable, f"{COMPILERS[backend]} on the PATH")
         named = [t for t in installed if t.backend == backend and t.where in places]
         if len({toolkit.release for toolkit in named}) > 1:
             first, second = named
@@ -93,7 +91,7 @@ def check_two_toolkits(toolkits: Iterable[InstalledToolkit]) -> Iterator[Finding
                 expected=f"one {BRANDS[backend]} release in {variable} and on the PATH",
                 found=f"{describe_toolkit(first)}, which is taken, and {describe_toolkit(second)}",
                 fix=f"`export {variable}={second.root}`, or put {first.root}/bin first on the PATH",
-                blocks=False,
+                level="warning",
             )
 
 
@@ -109,7 +107,7 @@ def _how_to_get(backend: Backend, torch: Torch | None) -> str:
     named = f"{BRANDS[backend]} {release}".strip()
     if backend == "cuda" and version_numbers(release) >= (13,):
         return f"{pip_install_command(release)}, or set CUDA_HOME to {named}"
-    return f"install {named} with its compiler, and set {_VARIABLES[backend]} to its folder"
+    return f"install {named} with its compiler, and set {HOME_VARIABLES[backend]} to its folder"
 
 
 def build_findings(
@@ -159,7 +157,7 @@ def preferred_toolkit(
     knows their PTX.
     """
     candidates = [toolkit for toolkit in toolkits if toolkit.backend == needs.backend]
-    if candidates and candidates[0].where in ("CUDA_HOME", "ROCM_PATH"):
+    if candidates and candidates[0].where in HOME_VARIABLES.values():
         return candidates[0]
     fitting = [
         toolkit

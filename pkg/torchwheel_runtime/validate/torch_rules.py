@@ -135,7 +135,7 @@ def check_backend(needs: LibraryNeeds, torch: Torch, package: str) -> Finding | 
         expected=f"a torch built for {name}, which {package} has its kernels for",
         found=describe_torch(torch),
         fix=fix,
-        blocks=built_for is not None or needs.abi == "aten",
+        level="error" if built_for is not None or needs.abi == "aten" else "warning",
     )
 
 

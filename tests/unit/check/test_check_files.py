@@ -12,7 +12,8 @@ from elfmaker import cubin, fatbin, linked, module
 from torchwheel import cli
 from torchwheel.check.gates import GATES
 from torchwheel.check.named_gates import NAMED_GATES
-from torchwheel.findings import PAGE, Finding, sarif_text, summary_text
+from torchwheel.findings import PAGE, finding_of_wheel, sarif_text, summary_text
+from torchwheel_runtime.validate.findings import Finding
 from wheelmaker import make_wheel
 
 ROOT = Path(__file__).parents[3]
@@ -155,7 +156,7 @@ def test_a_summary_that_cannot_be_written(
 @given(
     st.lists(
         st.builds(
-            Finding,
+            finding_of_wheel,
             st.sampled_from(list(GATE_TEXTS)),
             st.text(),
             st.sampled_from(["error", "warning"]),
@@ -176,7 +177,7 @@ def test_any_finding_is_valid_sarif_and_plain_markdown(findings: list[Finding], 
 
 @pytest.mark.parametrize("character", ["\x1b", "*", "\U000e0001", "\\"])
 def test_a_long_finding_is_cut_as_it_is_written(character: str) -> None:
-    finding = Finding("metadata", character * 5000, where=character * 5000)
+    finding = finding_of_wheel("metadata", character * 5000, where=character * 5000)
     assert len(str(finding)) < 2000
     text = summary_text({"demo.whl": [finding]}, GATE_TEXTS)
     assert max(map(len, text.split("\n"))) < 2000

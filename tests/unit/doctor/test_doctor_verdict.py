@@ -225,7 +225,7 @@ def test_the_wording_of_a_fact_decides_nothing(words):
     absent = {"gpus": (), "driver": None}
     assert judge(case(**absent, driver_problem=Absent(words))).ok
     silent = judge(case(**absent, driver_problem=Absent(words, "wake it", "it is silent")))
-    assert [(f.rule, f.says, f.fix) for f in silent.findings] == [
+    assert [(f.rule, f.fact, f.fix) for f in silent.findings] == [
         ("driver", "it is silent", "wake it")
     ]
     hidden = judge(case(gpus=(), gpus_problem=Absent(words, "`unset HIDES`")))
@@ -306,7 +306,7 @@ def test_the_cache_counts_for_what_is_built_alone():
     )
     verdict = judge(case(waiting(), cache=bad))
     assert names(verdict) == ["cache", "cache"]
-    assert "demo.scale-0" in verdict.findings[1].says
+    assert "demo.scale-0" in verdict.findings[1].fact
     assert judge(case(cache=bad)).ok
 
 

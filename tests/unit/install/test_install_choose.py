@@ -12,7 +12,7 @@ from packaging.version import Version
 import wheelmaker
 from torchwheel.index.note import Kernels, WheelNeeds, needs_of_claims
 from torchwheel.inspect.local_version import LocalVersion, read_local_version
-from torchwheel.install.choose import Judgement, best, finding_text, judge, torch_to_install
+from torchwheel.install.choose import Judgement, best, judge, torch_to_install
 from torchwheel.install.page import needs_of_name
 from torchwheel_runtime.arch.devices import Driver, Gpu
 from torchwheel_runtime.arch.model import parse
@@ -80,7 +80,7 @@ def test_a_version_that_is_named_in_full_may_be_withdrawn_or_a_candidate():
 def test_every_reason_is_named():
     one = candidate("1.0+cu124torch2.6cxx11abiFALSE", "cp310-cp310")
     verdict = judge(one, ENVIRONMENT, SpecifierSet(">=2"))
-    assert [finding_text(reason) for reason in verdict.reasons] == [
+    assert [reason.line for reason in verdict.reasons] == [
         "version: expected >=2; found 1.0+cu124torch2.6cxx11abifalse",
         "python: expected cp310-cp310; found CPython 3.12.3",
         "torch: expected torch==2.6.*; found torch 2.11.0+cu130",
@@ -141,7 +141,7 @@ def test_a_gpu_without_code_is_a_note_if_another_has_code():
     verdict = judge(STABLE, here, ANY)
     assert verdict.reasons == ()
     says = "archs: expected code for GPU 1 (Tesla P100, 6.0); found 8.0 9.0"
-    assert [finding_text(note) for note in verdict.notes] == [says]
+    assert [note.line for note in verdict.notes] == [says]
 
 
 def test_without_gpus_the_torch_decides():

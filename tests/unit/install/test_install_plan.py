@@ -9,7 +9,6 @@ from install_cases import ENVIRONMENT, Pages, bundles, document, entry, environm
 from packaging.requirements import Requirement
 
 import wheelmaker
-from torchwheel.install.choose import finding_text
 from torchwheel.install.contents import read_metadata
 from torchwheel.install.plan import Trust, choose, parse_wanted, plan
 from torchwheel.install.report import no_torch, none_fits, ranking_json, ranking_text
@@ -130,7 +129,7 @@ def test_metadata_names_the_torch_that_a_name_does_not(index, metadata):
         assert index.plan().downloads[0].path.name.startswith("demo-1.0-")
         ranking = choose(INDEX, Requirement("demo"), ENVIRONMENT, index.fetch)
         (rejected,) = ranking.rejected
-        assert finding_text(rejected.reasons[0]) == (
+        assert rejected.reasons[0].line == (
             "torch: expected torch==2.12.*; found torch 2.11.0+cu130"
         )
     else:
