@@ -12,10 +12,13 @@ nox.options.default_venv_backend = "virtualenv"
 nox.options.reuse_existing_virtualenvs = True
 nox.options.sessions = ["wheels", "tests"]
 
-TORCHWHEEL = ("-e", "pkg/torchwheel[pipeline,evidence]")
+RUNTIME = "pkg/torchwheel_runtime"
+TORCHWHEEL = ("-e", RUNTIME, "-e", "pkg/torchwheel[pipeline,evidence]")
+PROJECTS = tuple(f"{name}/pyproject.toml" for name in (RUNTIME, "pkg/torchwheel"))
 PIPELINE_LOCK = "pkg/torchwheel/data/pipeline.lock.txt"
 # The release the suite runs on; the stable library is built for a lower one.
 TORCH = "torch==2.13.0"
+_NO_RUNTIME = ("--no-emit-package", "torchwheel-runtime")
 # One worker a core; a worker that runs out of tests takes half of another's.
 SIDE_BY_SIDE = ("--numprocesses=logical", "--maxprocesses=4", "--dist=worksteal")
 # A release of a tool must not break a day's build: `nox -s lock` moves them.
@@ -35,13 +38,13 @@ def install(session: nox.Session, *packages: str) -> None:
 def install_by_hash(session: nox.Session) -> None:
     """Install torchwheel for a session that a release runs, and by hash all that it needs."""
     locked = ("--require-hashes", "--only-binary=:all:", "--requirement", PIPELINE_LOCK)
-    own = ("--no-index", "--no-deps", "--no-build-isolation", "--editable", "pkg/torchwheel")
+    own = ("--no-index", "--no-deps", "--no-build-isolation", "-e", RUNTIME, "-e", "pkg/torchwheel")
     install_once(session, PIPELINE_LOCK, locked, own)
 
 
 def install_once(session: nox.Session, lock: str, *calls: tuple[str, ...]) -> None:
     """Call pip once per content: a session that has everything already costs no pip run."""
-    read = [Path(name).read_text() for name in ("pkg/torchwheel/pyproject.toml", lock)]
+    read = [Path(name).read_text() for name in (*PROJECTS, lock)]
     digest = hashlib.sha256("\n".join([*map(str, calls), *read]).encode()).hexdigest()
     stamp = Path(session.virtualenv.location) / "installed"
     if not stamp.exists() or stamp.read_text() != digest:
@@ -167,7 +170,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("mypy")
     session.run("lint-imports", env={"PYTHONPATH": "pkg"})
-    folders = Path("csrc"), Path("pkg/torchwheel/include")
+    folders = Path("csrc"), Path("pkg/torchwheel_runtime/include")
     files = (path for folder in folders for path in folder.rglob("*"))
     sources = sorted(str(p) for p in files if p.suffix in {".h", ".cu", ".cpp", ".cuh"})
     session.run("clang-format", "--dry-run", "--Werror", *sources)
@@ -198,7 +201,8 @@ def lock(session: nox.Session) -> None:
     session.install("uv", "--constraint", CONSTRAINTS)
     pyproject = "pkg/torchwheel/pyproject.toml"
     groups = [f"--group={name}" for name in ("build", "tests", "lint", "workflows")]
-    extras = ("--extra", "pipeline", "--extra", "evidence", pyproject)
+    # Our other half is installed from this tree.
+    extras = ("--extra", "pipeline", "--extra", "evidence", *_NO_RUNTIME, pyproject)
     # An older pip refuses a project of which another wants an extra that its line does not name.
     hashed = ("--generate-hashes", "--no-strip-extras")
     nox_action = ".github/actions/nox/"
@@ -212,12 +216,14 @@ def lock(session: nox.Session) -> None:
         ),
     ):
         _compile_lock(session, output, *arguments)
-    # What wheels are tried with in a release: torch, pytest, and what torchwheel requires.
+    # What wheels are tried with in a release: torch, pytest, and what the run-time half requires.
     wanted = Path(session.create_tmp(), "smoke.in")
     for output in map(str, sorted(Path("tests/locks").glob("torch*.txt"))):
         minor = Path(output).stem.removeprefix("torch")
         wanted.write_text(f"torch=={minor}.*\npytest\n")
-        _compile_lock(session, output, *hashed, "--upgrade", str(wanted), pyproject)
+        _compile_lock(
+            session, output, *hashed, "--upgrade", str(wanted), f"{RUNTIME}/pyproject.toml"
+        )
         # `==` takes a local build as well, such as 2.13.0+cpu, for which the lock has no hash.
         text = Path(output).read_text()
         Path(output).write_text(text.replace("\ntorch==", "\ntorch==="))

@@ -8,6 +8,6 @@ from setuptools import setup
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "pkg"))
 
-from torchwheel.builder.setuptools_ext import setup_arguments  # noqa: E402
+from torchwheel_runtime.builder.setuptools_ext import setup_arguments  # noqa: E402
 
 setup(**setup_arguments(HERE, packages="pkg", description="pkg/fusedops/extension.py"))

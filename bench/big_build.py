@@ -25,7 +25,7 @@ from typing import Any
 
 from pipeline import write_record
 
-from torchwheel.text import table_rows
+from torchwheel_runtime.text import table_rows
 
 _SETUP = """\
 from setuptools import setup

@@ -26,8 +26,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from torchwheel.files import record_hash
-from torchwheel.text import table_rows
+from torchwheel_runtime.files import record_hash
+from torchwheel_runtime.text import table_rows
 
 SIZES = {"front_end": 3 << 20, "kernels": 7 << 20, "single": 10 << 20}
 """Bytes of the libraries of fusedops' wheels that a process loads, rounded up."""
@@ -77,13 +77,13 @@ def hit(fusedops):
     return took
 
 def first_call():
-    from torchwheel import runtime
-    from torchwheel.arch.devices import Gpu, VisibleGpus
-    from torchwheel.arch.model import parse
-    from torchwheel.builder import Extension, Operator
-    from torchwheel.claims import Claims, Part
-    from torchwheel.machine.facts import Driver, Torch
-    from torchwheel.runtime import parts
+    from torchwheel_runtime import runtime
+    from torchwheel_runtime.arch.devices import Gpu, VisibleGpus
+    from torchwheel_runtime.arch.model import parse
+    from torchwheel_runtime.builder import Extension, Operator
+    from torchwheel_runtime.claims import Claims, Part
+    from torchwheel_runtime.machine.facts import Driver, Torch
+    from torchwheel_runtime.runtime import parts
 
     def part(kind, name, **facts):
         file = f"measured/_lib/{kind}/{name}.so"
@@ -116,9 +116,9 @@ def first_call():
     return took
 
 def one_library():
-    from torchwheel import runtime
-    from torchwheel.builder import Extension, Operator
-    from torchwheel.runtime import prebuilt
+    from torchwheel_runtime import runtime
+    from torchwheel_runtime.builder import Extension, Operator
+    from torchwheel_runtime.runtime import prebuilt
 
     def load_and_register(library):
         load_library(library)

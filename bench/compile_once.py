@@ -22,9 +22,6 @@ from typing import Any
 from growth import ROOT, _compiled
 from pipeline import write_record
 
-from torchwheel.builder.build import parallel_jobs
-from torchwheel.console import Terminal
-from torchwheel.files import sha256
 from torchwheel.image.engine import find_engine
 from torchwheel.matrix.kernel_builds import compiled_variants, select_kernels
 from torchwheel.matrix.load import load
@@ -42,9 +39,12 @@ from torchwheel.pipeline.kernel_artifacts import (
 from torchwheel.pipeline.kernels import compile_objects
 from torchwheel.pipeline.sources import stage
 from torchwheel.pipeline.wheels import with_archs
-from torchwheel.shards import Shard
-from torchwheel.text import table_rows
-from torchwheel.toolkit.cache import cache_folder
+from torchwheel_runtime.builder.ninja import parallel_jobs
+from torchwheel_runtime.console import Terminal
+from torchwheel_runtime.files import sha256
+from torchwheel_runtime.shards import Shard
+from torchwheel_runtime.text import table_rows
+from torchwheel_runtime.toolkit.cache import cache_folder
 
 MOST = 1.5
 """The most that all variants may compile, in CPU seconds of one variant alone."""

@@ -19,7 +19,7 @@ from kernelbench.host import medians_us
 from torch.nn import functional as F  # noqa: N812
 
 import fusedops
-from torchwheel import runtime
+from torchwheel_runtime import runtime
 
 _ROWS, _COLS = 4, 256
 

@@ -26,21 +26,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchwheel.builder.recipe import INCLUDE
-from torchwheel.console import Terminal
 from torchwheel.image.build import ensure_image
 from torchwheel.image.engine import Engine, find_engine, volume_options
 from torchwheel.image.recipes import image_of
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
-from torchwheel.matrix.torch_releases import TorchFacts, torch_releases
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline.cibuildwheel import OWN, VARIANT
 from torchwheel.pipeline.container_files import usage
 from torchwheel.pipeline.container_options import index_options
-from torchwheel.text import size_text, table_rows
-from torchwheel.toolkit.cache import cache_folder
-from torchwheel.versions import version_numbers
+from torchwheel_runtime.arch.releases import TorchFacts, torch_releases
+from torchwheel_runtime.builder.recipe import INCLUDE
+from torchwheel_runtime.console import Terminal
+from torchwheel_runtime.text import size_text, table_rows
+from torchwheel_runtime.toolkit.cache import cache_folder
+from torchwheel_runtime.versions import version_numbers
 
 ROOT = Path(__file__).resolve().parents[1]
 # In the order of the matrix, which is that of the builds: the first compiles the kernels.

@@ -24,7 +24,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from torchwheel.claims import Claims
 from torchwheel.evidence.files import ATTESTATION
 from torchwheel.index.catalogue import (
     FILE,
@@ -37,7 +36,8 @@ from torchwheel.index.contents import utc_time
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline.inputs import claims_of
-from torchwheel.text import table_rows
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.text import table_rows
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests"))

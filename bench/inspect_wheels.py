@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from torchwheel.text import table_rows
+from torchwheel_runtime.text import table_rows
 
 
 def measure(wheel: Path) -> dict[str, Any]:

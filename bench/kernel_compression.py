@@ -20,11 +20,11 @@ from pathlib import Path
 
 from pipeline import write_record
 
-from torchwheel import builder, claims
-from torchwheel.files import sha256
-from torchwheel.inspect.cuda import find_cuobjdump
 from torchwheel.pipeline.repair import dist_info_of, pack, stamp, wheel_members
-from torchwheel.text import size_text, table_rows
+from torchwheel_runtime import builder, claims
+from torchwheel_runtime.files import sha256
+from torchwheel_runtime.inspect.cuda import find_cuobjdump
+from torchwheel_runtime.text import size_text, table_rows
 
 MODES = {
     "none": ("--compress=false",),

@@ -22,9 +22,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from torchwheel.files import sha256
 from torchwheel.smoke.requirements import bundled_with
-from torchwheel.text import table_rows
+from torchwheel_runtime.files import sha256
+from torchwheel_runtime.text import table_rows
 
 _STEADY_CALLS = 2000
 _CHILD = f"""

@@ -27,11 +27,11 @@ from typing import Any
 from big_build import adopt_orphans, run_job, version_of
 from pipeline import write_record
 
-from torchwheel.errors import UsageError
-from torchwheel.files import sha256
-from torchwheel.shards import Shard, parse_shard
-from torchwheel.text import table_rows
-from torchwheel.toolkit.cache import cache_folder
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import sha256
+from torchwheel_runtime.shards import Shard, parse_shard
+from torchwheel_runtime.text import table_rows
+from torchwheel_runtime.toolkit.cache import cache_folder
 
 _OVERLAY = (
     'mount -t overlay overlay -o "lowerdir=$1,upperdir=$2,workdir=$3" "$1" && shift 3 && exec "$@"'

@@ -30,6 +30,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     faults.addoption("--record", help="JSON file that gets the counts")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let `-k golden` choose the tests that have golden files."""
+    if "golden" in getattr(item, "fixturenames", ()):
+        item.extra_keyword_matches.add("golden")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, Any]:
     """Let a skipped test fail where nothing may be skipped."""

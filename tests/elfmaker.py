@@ -115,6 +115,18 @@ def fatbin(*modules: bytes, **changes: int) -> bytes:
     return _CONTAINER.pack(*fields.values()) + data
 
 
+LZ4 = 0x2011
+"""The flags of a module that is packed by LZ4."""
+
+
+def lz4_literals(data: bytes) -> bytes:
+    """A block of literal bytes alone."""
+    count, more = len(data) - 15, b""
+    while count >= 255:
+        more, count = more + b"\xff", count - 255
+    return b"\xf0" + more + bytes([count]) + data
+
+
 def cuda_library(*containers: bytes) -> bytes:
     """A library with CUDA code in it."""
     return make_elf(sections={".nv_fatbin": b"".join(containers)})

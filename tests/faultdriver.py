@@ -17,7 +17,7 @@ from pathlib import Path
 from torchwheel import cli
 
 MODULES = (
-    *("torchwheel.check.gates", "torchwheel.index.serve", "torchwheel.jit.report"),
+    *("torchwheel.check.gates", "torchwheel.index.serve", "torchwheel_runtime.jit.store"),
     *("torchwheel.matrix.render", "torchwheel.pipeline.wheels", "torchwheel.release.assemble"),
     *("torchwheel.scaffold.new", "torchwheel.smoke.testing", "torchwheel.toolkit.provide"),
     *("torchwheel.evidence.bundles", "torchwheel.evidence.verify"),

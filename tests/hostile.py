@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from elfmaker import cuda_library, fatbin, hip_library, make_elf, module, packed
-from torchwheel.files import record_hash
+from torchwheel_runtime.files import record_hash
 from wheelmaker import make_wheel, stable, wheel_around
 from zipmaker import (
     STORED,

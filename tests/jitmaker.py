@@ -13,11 +13,10 @@ import sys
 import time
 from pathlib import Path
 
-from torchwheel.errors import TorchwheelError
-from torchwheel.jit import lookup, make
-from torchwheel.jit.content import SourceFiles
-from torchwheel.jit.key import BuildFacts, CacheKey
-from torchwheel.jit.make import LibraryRequest
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.jit import lookup, make
+from torchwheel_runtime.jit.key import BuildFacts, CacheKey
+from torchwheel_runtime.jit.make import LibraryRequest, SourceFiles
 
 FACTS = BuildFacts(
     name="ext.scale",

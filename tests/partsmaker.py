@@ -17,14 +17,14 @@ import pytest
 import torch
 from torch.library import Library
 
-from torchwheel import runtime
-from torchwheel.arch.devices import Gpu, VisibleGpus
-from torchwheel.arch.model import parse
-from torchwheel.builder import Extension, Operator
-from torchwheel.claims import Claims, Part
-from torchwheel.loadable import LoadableFile, open_loadable
-from torchwheel.machine.facts import Driver, Torch
-from torchwheel.runtime import build, front_end, parts, prebuilt
+from torchwheel_runtime import runtime
+from torchwheel_runtime.arch.devices import Driver, Gpu, VisibleGpus
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.builder import Extension, Operator
+from torchwheel_runtime.claims import Claims, Part
+from torchwheel_runtime.loadable import LoadableFile, open_loadable
+from torchwheel_runtime.machine.facts import Torch
+from torchwheel_runtime.runtime import build, front_end, parts, prebuilt
 
 NUMBERS = itertools.count()
 FRONT_END = """

@@ -13,12 +13,10 @@ from pathlib import Path
 import torch
 
 import torchwheel
+import torchwheel_runtime
 
 TORCH = Path(torch.__file__).parent
-LIGHT = (
-    *("ninja", "packaging", "psutil"),
-    *("pyelftools", "rich", "markdown-it-py", "mdurl", "pygments"),
-)
+LIGHT = ("packaging",)
 """What the run-time half of torchwheel depends on, and what that needs."""
 CUOBJDUMP = "nvidia-cuda-cuobjdump"
 """What the doctor reads a library's machine code with; of torchwheel's extra."""
@@ -68,7 +66,8 @@ class Setup:
         }
         self.prefix: list[str] = []
         link((*LIGHT, CUOBJDUMP), self.site)
-        (self.site / "torchwheel").symlink_to(Path(torchwheel.__file__).parent)
+        for half in (torchwheel, torchwheel_runtime):
+            (self.site / half.__name__).symlink_to(half.__path__[0])
 
     def add_torch(self, **version: str | None) -> Path:
         """The torch of the tests; `version` changes what it says of itself (version.py)."""

@@ -6,10 +6,10 @@ import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel import claims as claims_file
-from torchwheel.arch.model import parse
-from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.claims import Claims, Part
+from torchwheel_runtime import claims as claims_file
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.claims import Claims, Part
 
 PURE = Claims(variant="pure", abi="pure", torch_release="2.6")
 

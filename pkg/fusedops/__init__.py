@@ -25,7 +25,7 @@ from fusedops.families.residual import *
 from fusedops.families.rotary import *
 from fusedops.families.softmax import *
 from fusedops.families.vector_add import *
-from torchwheel import runtime
+from torchwheel_runtime import runtime
 
 if TYPE_CHECKING:
     from fusedops.models.convert import convert

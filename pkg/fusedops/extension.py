@@ -1,6 +1,6 @@
 """The native sources of each family of operators."""
 
-from torchwheel.builder import Extension, Module, Operator, Split
+from torchwheel_runtime.builder import Extension, Module, Operator, Split
 
 
 def _family(

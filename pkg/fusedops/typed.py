@@ -28,7 +28,7 @@ from fusedops.kinds import check_written, refuse_kinds
 from fusedops.op import Op
 from fusedops.outputs import Out, call_into
 from fusedops.registry import NAMESPACE, OPS
-from torchwheel import runtime
+from torchwheel_runtime import runtime
 
 TYPES = {
     "fp32": torch.float32,

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from packaging.requirements import Requirement
 
 from torchwheel import __version__
-from torchwheel.arguments import Command, Parser, add_commands
 from torchwheel.commands import build, machine, prove, publish
-from torchwheel.console import prepare_output, run_command
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import own_temporary_files
-from torchwheel.process_tree import end_programs_on_signals
+from torchwheel.programs import end_programs_on_signals
+from torchwheel_runtime.arguments import Command, Parser, add_commands
+from torchwheel_runtime.console import prepare_output, run_command
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import own_temporary_files
 
 # What a command needs beside the base of torchwheel is in one of its extras.
 EXTRAS = {"sigstore": "evidence", "cryptography": "evidence"}

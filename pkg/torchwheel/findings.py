@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import quote as quote_address
 
-from torchwheel.text import escape, shorten_line
+from torchwheel_runtime.text import escape, shorten_line
 
 Level = Literal["error", "warning"]
 

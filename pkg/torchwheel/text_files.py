@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from torchwheel.errors import UsageError
-from torchwheel.os_errors import explain
-from torchwheel.ownership import NotRegularError, open_regular
-from torchwheel.text import escape, shorten_line
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.os_errors import explain
+from torchwheel_runtime.ownership import NotRegularError, open_regular
+from torchwheel_runtime.text import escape, shorten_line
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.errors import TorchwheelError
 from torchwheel.image.engine import Engine, find_engine
 from torchwheel.image.recipes import BaseImage
-from torchwheel.toolkit.cache import cache_folder
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.toolkit.cache import cache_folder
 
 ROOT = Path(__file__).parents[2]
 # Extensions that tests build.

@@ -34,7 +34,7 @@ facts = runpy.run_path(torch.with_name("version.py"))
 print(facts["__version__"], facts["cuda"])
 """
 """Reads what torch says of itself; its import takes seconds."""
-TOOLS = ("packaging", "psutil", "pyelftools", "rich", "ninja")  # torchwheel's own requirements
+TOOLS = ("packaging", "ninja")  # torchwheel's own requirement, and what a JIT build asks for
 
 
 @dataclass(frozen=True)

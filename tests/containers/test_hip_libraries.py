@@ -13,9 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import sha256
 from torchwheel.image import recipes
 from torchwheel.image.build import ensure_image
 from torchwheel.image.engine import volume_options
@@ -24,7 +21,10 @@ from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.container_options import index_options
 from torchwheel.smoke.requirements import bundled_with
-from torchwheel.toolkit.cache import cache_folder
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import sha256
+from torchwheel_runtime.toolkit.cache import cache_folder
 
 pytestmark = pytest.mark.containers
 

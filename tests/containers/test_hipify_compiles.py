@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.builder.hipify import hipify
-from torchwheel.inspect.hip import read_hip_code
+from torchwheel_runtime.builder.hipify import hipify
+from torchwheel_runtime.inspect.hip import read_hip_code
 
 pytestmark = pytest.mark.containers
 

@@ -13,9 +13,9 @@ from foreign_environments import check_all
 
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.files import sha256
 from torchwheel.matrix.load import load
 from torchwheel.pipeline.inputs import limits_of
+from torchwheel_runtime.files import sha256
 
 pytestmark = pytest.mark.containers
 PLUS = Path(__file__).parent / "plus"

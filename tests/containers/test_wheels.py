@@ -10,10 +10,10 @@ import pytest
 from bundled_package import WHEEL, add_bundled_package
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.files import sha256
 from torchwheel.image.engine import LABEL
 from torchwheel.pipeline.inputs import run_id
 from torchwheel.smoke.testing import digest_of_tests
+from torchwheel_runtime.files import sha256
 
 pytestmark = pytest.mark.containers
 

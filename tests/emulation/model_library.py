@@ -11,8 +11,8 @@ import torch
 from torch.utils.cpp_extension import include_paths
 
 from fusedops.extension import EXTENSION
-from torchwheel.builder.ninja import Plan, Step, run
-from torchwheel.lock import hold_lock, say_waiting
+from torchwheel_runtime.builder.ninja import Plan, Step, run
+from torchwheel_runtime.lock import hold_lock, say_waiting
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "emulation"
@@ -72,7 +72,7 @@ def plan(library: Library) -> Plan:
     csrc = library.source / EXTENSION.sources
     own = [f"-D{name}={value}" for name, value in EXTENSION.macros.items()]
     own += [f"-I{csrc / folder}" for folder in EXTENSION.include_dirs]
-    own += [f"-I{library.source}/pkg/torchwheel/include"]
+    own += [f"-I{library.source}/pkg/torchwheel_runtime/include"]
     # g++ has no other flags of nvcc or hipcc.
     given = EXTENSION.flags.cuda if library.model.startswith("sm_") else EXTENSION.flags.hip
     device = [word for word in given if word.startswith("-D")]

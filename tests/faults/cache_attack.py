@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from torchwheel.files import sha256
+from torchwheel_runtime.files import sha256
 
 ATTACKERS = (54321, 54321, 54322)
 """The users of the attacking processes."""

@@ -10,7 +10,7 @@ import pytest
 from killing import torchwheel
 
 from torchwheel import __version__
-from torchwheel.lock import hold_lock
+from torchwheel_runtime.lock import hold_lock
 from wheelmaker import make_wheel
 
 # A torch of a few lines: the kills are of torchwheel, and torch's import takes seconds.

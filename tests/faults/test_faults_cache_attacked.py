@@ -16,16 +16,16 @@ import pytest
 from cache_attack import ATTACKERS, GOOD, HOSTILE, Places, attack
 
 from jitmaker import Told, wanted
-from torchwheel.claims import Part
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import private_folder, sha256
-from torchwheel.jit.make import make_library
-from torchwheel.loadable import open_loadable
-from torchwheel.machine import probe
-from torchwheel.machine.toolkits import find_toolkits
-from torchwheel.runtime.parts import verify_part
 from torchwheel.smoke import environment
-from torchwheel.toolkit.cache import make_once
+from torchwheel_runtime.claims import Part
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import private_folder, sha256
+from torchwheel_runtime.jit.make import make_library
+from torchwheel_runtime.loadable import open_loadable
+from torchwheel_runtime.machine import probe
+from torchwheel_runtime.machine.toolkits import find_toolkits
+from torchwheel_runtime.runtime.parts import verify_part
+from torchwheel_runtime.toolkit.cache import make_once
 
 pytestmark = pytest.mark.integration
 

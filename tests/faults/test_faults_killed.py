@@ -13,7 +13,7 @@ import pytest
 from killing import Victim, digest, kill_at_random, torchwheel
 
 import jitmaker
-from torchwheel.jit.lookup import find_library
+from torchwheel_runtime.jit.lookup import find_library
 from wheelmaker import make_wheel
 
 pytestmark = pytest.mark.integration
@@ -96,7 +96,10 @@ def test_index(killed, tmp_path, exchange):
     out = tmp_path / "index"
     code = INDEX
     if exchange == "in two steps":
-        code = "from torchwheel import files\nfiles._exchange = lambda one, other: False\n" + INDEX
+        code = (
+            "from torchwheel_runtime import files\nfiles._exchange = lambda one, other: False\n"
+            + INDEX
+        )
     victim = Victim(
         folder=tmp_path,
         command=lambda state: (

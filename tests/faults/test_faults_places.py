@@ -26,7 +26,7 @@ INDEX = """
 import sys
 import zipfile
 from pathlib import Path
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel.index.build import IndexedWheel, build_index
 try:
     wheels = [IndexedWheel(path, ("cpu",)) for path in Path(sys.argv[1]).glob("*.whl")]

@@ -18,7 +18,7 @@ START = """
 import sys
 from pathlib import Path
 sys.path.insert(0, TESTS)
-from torchwheel import files
+from torchwheel_runtime import files
 root = Path(sys.argv[1])
 """
 PROGRAMS = {

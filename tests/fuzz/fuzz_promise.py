@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torchwheel
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError
 
 PACKAGE = Path(torchwheel.__file__).parent
 MAX_LINE = 2000

@@ -28,12 +28,9 @@ from elfmaker import (
     ptx,
 )
 from linkmaker import LEAVING, STAYING
-from torchwheel import claims, data
-from torchwheel.builder.objects import SCHEMA, CompiledObject
 from torchwheel.index import catalogue
 from torchwheel.index.note import IndexNote, needs_of_claims, note_json
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.jit.entry import CacheEntry, dump_entry
 from torchwheel.pipeline.kernel_artifacts import KernelInputs, Manifest
 from torchwheel.pipeline.records import BuildRecord
 from torchwheel.smoke.record import (
@@ -45,6 +42,9 @@ from torchwheel.smoke.record import (
     dump_smoke,
     summarize,
 )
+from torchwheel_runtime import claims, data
+from torchwheel_runtime.builder.objects import SCHEMA, CompiledObject
+from torchwheel_runtime.jit.lookup import CacheEntry
 from wheelmaker import make_wheel, metadata, stable, universal, wheel_around
 
 HERE = Path(__file__).parent
@@ -300,7 +300,7 @@ def entry_texts() -> Inputs:
     entry = CacheEntry(
         *("0" * 16, "demo.scale", ("9.0",), "cuda 13.0 gcc 12.2", "2.11", "scale.so", 8, DIGEST)
     )
-    return {"good": dump_entry(entry).encode()}
+    return {"good": json.dumps(dataclasses.asdict(entry)).encode()}
 
 
 def record_texts() -> Inputs:

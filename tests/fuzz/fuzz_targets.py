@@ -20,39 +20,24 @@ from fuzz_zip import mutate_wheel
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from torchwheel import claims, data
-from torchwheel.arch.devices import Gpu
-from torchwheel.arch.model import parse
-from torchwheel.builder.objects import MANIFEST
 from torchwheel.check.declared import read_declared
 from torchwheel.check.inspection_text import inspection_json, inspection_text
 from torchwheel.check.named_claims import case_of
 from torchwheel.check.named_gates import NAMED_GATES, findings_of
-from torchwheel.doctor import importing
-from torchwheel.doctor.dist_info import read_dist_info
-from torchwheel.doctor.loader import provided_symbols, provided_versions
-from torchwheel.errors import TorchwheelError
 from torchwheel.evidence.bundles import BundleVerifier, open_verifier
-from torchwheel.fetch import Answer
 from torchwheel.findings import sarif_text, summary_text
 from torchwheel.index.catalogue import read_catalogues, upload_times
 from torchwheel.index.contents import index_of
 from torchwheel.index.pages import index_pages
 from torchwheel.index.store import Store
 from torchwheel.index.withdrawals import Withdrawals, read_withdrawals
-from torchwheel.inspect import cuda, elf, hip
-from torchwheel.inspect.fatbin import read_fatbin
-from torchwheel.inspect.gpu_code import read_gpu_code
 from torchwheel.inspect.inspection import inspect_wheel
+from torchwheel.inspect.library_facts import read_targets
 from torchwheel.inspect.sdist import unpack
-from torchwheel.inspect.targets import read_targets
 from torchwheel.inspect.wheel import open_wheel
-from torchwheel.inspect.window import CpuTime, Window
 from torchwheel.install.choose import judge
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import find_page
-from torchwheel.jit.entry import load_entry
-from torchwheel.machine.facts import Driver, Torch
 from torchwheel.matrix.load import load
 from torchwheel.pipeline import records
 from torchwheel.pipeline.kernel_artifacts import read_artifact
@@ -60,8 +45,24 @@ from torchwheel.release.artifacts import read_artifacts
 from torchwheel.release.report import first_uploads
 from torchwheel.scaffold.foreign import read_project
 from torchwheel.smoke.results import record_from_files
-from torchwheel.toolkit import lock
 from torchwheel.toolkit.project_page import JSON
+from torchwheel_runtime import claims, data
+from torchwheel_runtime.arch.devices import Driver, Gpu
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.builder.objects import MANIFEST
+from torchwheel_runtime.doctor import importing
+from torchwheel_runtime.doctor.dist_info import read_dist_info
+from torchwheel_runtime.doctor.native import provided_symbols, provided_versions
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.fetch import Answer
+from torchwheel_runtime.inspect import cuda, elf, hip
+from torchwheel_runtime.inspect.fatbin import read_fatbin
+from torchwheel_runtime.inspect.gpu_code import read_gpu_code
+from torchwheel_runtime.inspect.window import CpuTime, Window
+from torchwheel_runtime.jit.lookup import CacheEntry
+from torchwheel_runtime.json_files import parse_json
+from torchwheel_runtime.machine.facts import Torch
+from torchwheel_runtime.toolkit import lock
 from wheelmaker import make_wheel
 
 PLAIN = Promise()
@@ -190,7 +191,7 @@ def _claims(content: bytes, _: Path) -> None:
 
 
 def _entry(content: bytes, _: Path) -> None:
-    load_entry(content)
+    parse_json(content, CacheEntry, "entry.json")
 
 
 def _records(content: bytes, folder: Path) -> None:
@@ -255,7 +256,7 @@ def _lock(content: bytes, folder: Path) -> None:
 
 def _page(kind: str, content: bytes, _: Path) -> None:
     found = find_page("https://host/index", canonicalize_name("demo"), _OnePage(kind, content))
-    for candidate in found.candidates if found else ():
+    for candidate in found[1] if found else ():
         judge(candidate, _ENVIRONMENT, SpecifierSet())
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from fuzz_mutations import NUMBERS, mutate_bytes, mutate_json, mutate_numbers, mutate_text, some
 
-from torchwheel.files import record_hash
+from torchwheel_runtime.files import record_hash
 from zipmaker import Entry, make_zip
 
 _UNPACKED = 1 << 18

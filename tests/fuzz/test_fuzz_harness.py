@@ -17,7 +17,7 @@ from fuzz_seeds import Corpus
 from fuzz_targets import TARGETS, Target
 from fuzz_workers import Batch, Pool, input_of
 
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError
 
 HERE = Path(__file__).parent
 QUICK = Promise(seconds=0.4, mib=64)
@@ -128,6 +128,7 @@ def faults():
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", READERS)
 def test_a_promise_that_is_broken_is_noticed_and_one_that_is_kept_is_not(faults, name):
     said = SAID.get(name)
@@ -135,6 +136,7 @@ def test_a_promise_that_is_broken_is_noticed_and_one_that_is_kept_is_not(faults,
     assert all(said in fault for fault in faults[name])
 
 
+@pytest.mark.nightly
 def test_the_corpus_says_which_inputs_are_right_and_which_are_hostile(faults):
     assert faults["takes what is hostile"] == ["accepts it"]
     assert faults["refuses what is right"] == ["refuses it"]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.arch.devices import visible_gpus
-from torchwheel.arch.model import Arch, CudaArch, gencode
-from torchwheel.arch.runs import runs_on
-from torchwheel.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch.devices import visible_gpus
+from torchwheel_runtime.arch.model import Arch, CudaArch, gencode
+from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.arch.runs import runs_on
 
 pytestmark = pytest.mark.gpu
 NO_BINARY, INVALID_PTX, UNSUPPORTED_PTX = 209, 218, 222

@@ -7,14 +7,14 @@ import sys
 
 import pytest
 
-from torchwheel.arch import drivers
+from torchwheel_runtime.arch import devices
 
 pytestmark = pytest.mark.gpu
 # In processes of their own: nothing may have started CUDA in one before.
 COMPARED = """
 import json, os, time
 import torch
-from torchwheel.arch.devices import visible_gpus
+from torchwheel_runtime.arch.devices import visible_gpus
 backend = "rocm" if torch.version.hip else "cuda"
 def told():
     return [[gpu.index, str(gpu.arch)] for gpu in visible_gpus(backend).gpus]
@@ -49,7 +49,7 @@ print(json.dumps({
 """
 COUNTED = """
 import ctypes, json
-from torchwheel.arch.devices import visible_gpus
+from torchwheel_runtime.arch.devices import visible_gpus
 ours = len(visible_gpus("cuda").gpus)
 cuda, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(0)
 before = cuda.cuDeviceGetCount(ctypes.byref(count))
@@ -60,12 +60,12 @@ NOT_INITIALIZED = 3  # CUDA's answer to whoever has not started it
 DRIVER = """
 import ctypes, json, os
 import torch
-from torchwheel.arch import drivers
-told = drivers.nvidia_driver()
+from torchwheel_runtime.arch import devices
+told = devices.nvidia_driver()
 started = torch.cuda.is_initialized()
 pid = os.fork()
 if pid == 0:
-    os._exit(drivers.nvidia_driver() != told or float(torch.ones(9, device="cuda").sum()) != 9)
+    os._exit(devices.nvidia_driver() != told or float(torch.ones(9, device="cuda").sum()) != 9)
 child = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 torch.ones(9, device="cuda")
 number = ctypes.c_int(0)
@@ -135,7 +135,7 @@ def test_the_same_of_hidden_ones(value):
     + ["{uuid},GPU-zz,{uuid}", "GPU-zz", "gpu-{uuid}", " {uuid}", "MIG-zz", "MIG-"],
 )
 def test_a_variable_means_what_it_means_to_cuda(value):
-    uuid = drivers.nvidia_boards()[0].uuid
+    uuid = devices.nvidia_boards()[0].uuid
     upper = f"GPU-{uuid.removeprefix('GPU-').upper()}"
     told = run(COUNTED, CUDA_VISIBLE_DEVICES=value.format(uuid=uuid, upper=upper))
     ours, cudas, before = told

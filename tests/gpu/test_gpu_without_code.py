@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from carried import DIST, installed
 
-from torchwheel.arch.devices import visible_gpus
-from torchwheel.arch.runs import runs_on
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke.environment import Environment
+from torchwheel_runtime.arch.devices import visible_gpus
+from torchwheel_runtime.arch.runs import runs_on
 
 pytestmark = pytest.mark.gpu
 WHY = "no kernel library serves GPU 0 ("

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.console import Quiet
 from torchwheel.smoke.requirements import bundled_with
 from torchwheel.smoke.testing import smoke
+from torchwheel_runtime.console import Quiet
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.console import Quiet
-from torchwheel.lock import hold_lock
-from torchwheel.toolkit import provide
-from torchwheel.toolkit.cache import cache_folder
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.lock import hold_lock
+from torchwheel_runtime.toolkit import provision
+from torchwheel_runtime.toolkit.cache import cache_folder
 
 HERE = Path(__file__).parent
-PACKAGE = HERE.parents[1] / "pkg" / "torchwheel"
+PACKAGE = HERE.parents[1] / "pkg" / "torchwheel_runtime"
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +25,7 @@ def cache():
 @pytest.fixture(scope="session")
 def nvcc(cache):
     """A real compiler on every machine: the provisioned one."""
-    return provide.provision_pypi("13.0", "linux_x86_64", cache, Quiet())[0] / "bin" / "nvcc"
+    return provision.provision_pypi("13.0", "linux_x86_64", cache, Quiet())[0] / "bin" / "nvcc"
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def made_once(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def own_wheel(made_once):
-    """torchwheel's wheel, of the sources of this tree."""
+    """The run-time half's wheel, of the sources of this tree."""
 
     def make(folder: Path) -> None:
         # A copy: setuptools leaves a build folder where it works, and other tests read the tree.
@@ -76,7 +76,7 @@ def own_wheel(made_once):
 
 @pytest.fixture(scope="session")
 def links(own_wheel):
-    """Folders where pip finds torchwheel's wheel, among them one that has it."""
+    """Folders where pip finds the run-time half's wheel, among them one that has it."""
     return f"{own_wheel.parent} {os.environ.get('PIP_FIND_LINKS', '')}".strip()
 
 

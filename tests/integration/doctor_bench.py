@@ -9,7 +9,7 @@ import torch
 
 import wheelmaker
 from setups import TORCH, Setup
-from torchwheel.claims import Claims
+from torchwheel_runtime.claims import Claims
 
 RELEASE = torch.__version__.partition("+")[0]
 CUDA_TORCH = {"__version__": f"{RELEASE}+cu130", "cuda": "13.0"}
@@ -26,8 +26,8 @@ torch.ops.load_library(Path(__file__).with_name("_C.so"))
 BUILDS = """
 from pathlib import Path
 import torch
-from torchwheel import runtime
-from torchwheel.builder.extension import Extension, Operator
+from torchwheel_runtime import runtime
+from torchwheel_runtime.builder.extension import Extension, Operator
 torch.library.define("demo::scale", "(Tensor x) -> Tensor")
 scale = Operator("scale", device=("scale.cu",), bindings={"stable": ("scale.cpp",)})
 runtime.load(Extension("demo", "csrc", (scale,)), Path(__file__).parent, {"scale": ("scale",)})

@@ -27,10 +27,10 @@ from torchwheel.index.serve import serve_in_background  # noqa: E402
 from torchwheel.index.store import Store  # noqa: E402
 from torchwheel.index.withdrawals import Withdrawals  # noqa: E402
 from torchwheel.inspect.wheel import read_wheel  # noqa: E402
-from torchwheel.json_files import read_json  # noqa: E402
 from torchwheel.matrix.load import load  # noqa: E402
 from torchwheel.matrix.variants import select  # noqa: E402
 from torchwheel.smoke.record import SCHEMA, SmokeRecord  # noqa: E402
+from torchwheel_runtime.json_files import read_json  # noqa: E402
 
 DATE = "2026-11-26T12:00:00Z"
 PICTURES = {

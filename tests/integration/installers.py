@@ -93,7 +93,7 @@ def stub(folder: Path, variant: Variant, release: str = "1.0.0") -> Path:
     version = f"{release}+{variant.local}" if variant.local else release
     platform = variant.platform.replace("linux_", "manylinux_2_17_")
     abi = "none" if variant.python is None else variant.python_tag
-    requires = (f"torch{variant.torch_range}", "torchwheel>=0.1,<0.2")
+    requires = (f"torch{variant.torch_range}", "torchwheel-runtime>=0.1,<0.2")
     return make_wheel(
         folder,
         name="fusedops",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from foreign_project import write_foreign_project
-from torchwheel.files import sha256
+from torchwheel_runtime.files import sha256
 
 pytestmark = pytest.mark.integration
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.arch import lists
-from torchwheel.arch.devices import VisibleGpus
-from torchwheel.arch.model import CudaArch, gencode
-from torchwheel.arch.toolkit_releases import ToolkitRelease
+from torchwheel_runtime.arch import lists
+from torchwheel_runtime.arch.devices import VisibleGpus
+from torchwheel_runtime.arch.model import CudaArch, gencode
+from torchwheel_runtime.arch.releases import ToolkitRelease
 
 pytestmark = pytest.mark.integration
 CUDA = ToolkitRelease("cuda", "13.0")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.arch import drivers
-from torchwheel.arch.devices import Gpu, visible_gpus
-from torchwheel.arch.model import CudaArch
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.arch import devices
+from torchwheel_runtime.arch.devices import Gpu, visible_gpus
+from torchwheel_runtime.arch.model import CudaArch
+from torchwheel_runtime.errors import TorchwheelError
 
 pytestmark = pytest.mark.integration
 SOURCE = Path(__file__).with_name("nvml.cpp")
@@ -29,7 +29,7 @@ board 9 0 GPU-ab22 16896 1980 NVIDIA H200
 """
 IN_A_PROCESS = """
 import dataclasses, json, os, sys
-from torchwheel.arch.devices import visible_gpus
+from torchwheel_runtime.arch.devices import visible_gpus
 def told():
     return [f"{gpu.index} {gpu.name} {gpu.arch}" for gpu in visible_gpus("cuda").gpus]
 parent = told()
@@ -54,7 +54,7 @@ def shared(source: str, path: Path, *options: str) -> Path:
 def libraries(tmp_path_factory) -> Path:
     """A folder with the drivers' libraries, under the names that a loader looks for."""
     folder = tmp_path_factory.mktemp("driver")
-    shared(SOURCE.read_text(), folder / drivers.NVML)
+    shared(SOURCE.read_text(), folder / devices.NVML)
     shared(SOURCE.read_text(), folder / "libold.so", "-DOLD")
     shared(CUDA_LIBRARY, folder / "libcuda.so.1")
     return folder
@@ -64,7 +64,7 @@ def libraries(tmp_path_factory) -> Path:
 def driver(libraries, tmp_path, monkeypatch):
     """Says what the driver answers; gives the library's path."""
 
-    def answers(text: str, library: str = drivers.NVML) -> str:
+    def answers(text: str, library: str = devices.NVML) -> str:
         (tmp_path / "answers").write_text(text)
         monkeypatch.setenv("FAKE_NVML", str(tmp_path / "answers"))
         return str(libraries / library)
@@ -82,18 +82,18 @@ def test_gpus_and_driver(driver):
         Gpu(0, "NVIDIA H200", CudaArch(9, 0)),
         Gpu(1, "Tesla T4", CudaArch(7, 5)),
     )
-    assert drivers.nvidia_driver(library) == drivers.NvidiaDriver("580.95.05", "13.0")
+    assert devices.nvidia_driver(library) == devices.Driver("cuda", "580.95.05", "13.0")
     assert names(library, CUDA_DEVICE_ORDER="PCI_BUS_ID") == "Tesla T4, NVIDIA H200"
     assert names(library, CUDA_VISIBLE_DEVICES="GPU-cd") == "Tesla T4"
-    assert drivers.nvidia_driver(driver(TWO.replace("13000", "12090"))).cuda == "12.9"
+    assert devices.nvidia_driver(driver(TWO.replace("13000", "12090"))).cuda == "12.9"
 
 
 def test_it_is_started_and_ended_each_time(driver):
     """The stand-in answers nothing before nvmlInit, nor after as many nvmlShutdown."""
     library = driver(TWO)
     for _ in range(3):
-        assert len(drivers.nvidia_boards(library)) == 2
-        assert drivers._Nvml(drivers.ctypes.CDLL(library)).call("nvmlShutdown") == 1
+        assert len(devices.nvidia_boards(library)) == 2
+        assert devices._Nvml(devices.ctypes.CDLL(library)).call("nvmlShutdown") == 1
 
 
 def test_a_lost_gpu_is_not_there(driver):
@@ -111,7 +111,7 @@ def test_mig_instances_stand_for_their_gpu(driver):
 def test_an_old_drivers_library_lacks_functions(driver):
     library = driver("driver 418.0\n" + TWO.replace("cuda 13000\n", ""), "libold.so")
     assert names(library) == "Tesla T4, NVIDIA H200"
-    assert drivers.nvidia_driver(library).cuda is None
+    assert devices.nvidia_driver(library).cuda is None
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_an_old_drivers_library_lacks_functions(driver):
 )
 def test_a_driver_that_does_not_answer_says_why(driver, answer, says):
     library = driver(answer)
-    for ask in (drivers.nvidia_boards, drivers.nvidia_driver):
+    for ask in (devices.nvidia_boards, devices.nvidia_driver):
         with pytest.raises(TorchwheelError, match=f"^the NVIDIA driver does not answer: {says}"):
             ask(library)
     assert visible_gpus("cuda", {}, library=library).why is not None

@@ -17,7 +17,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from torchwheel.errors import TorchwheelError
 from torchwheel.steps.cluster import TOKEN, check_cluster
 from torchwheel.steps.compiler_cache import (
     CacheUse,
@@ -26,6 +25,7 @@ from torchwheel.steps.compiler_cache import (
     own_server,
     wait_for_writes,
 )
+from torchwheel_runtime.errors import TorchwheelError
 
 pytestmark = pytest.mark.integration
 

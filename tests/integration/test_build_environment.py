@@ -4,16 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.console import Quiet
-from torchwheel.machine.facts import Torch
-from torchwheel.sdist.build_setup import EnvironmentTorch, RequirementsInstaller, share_torch
+from torchwheel.sdist.build_setup import EnvironmentTorch, install_beside_torch, share_torch
 from torchwheel.smoke import environment
 from torchwheel.smoke.testing import run_python
+from torchwheel_runtime.console import Quiet
 from wheelmaker import make_wheel, requirement_of
 
 pytestmark = pytest.mark.integration
 
-TORCH = EnvironmentTorch(Torch("2.13.0+cpu", None, None, Path("torch")), (), frozenset())
+TORCH = EnvironmentTorch("2.13.0+cpu", None, None, Path("torch"))
 
 
 @pytest.fixture
@@ -65,6 +64,6 @@ def test_a_requirement_that_replaces_a_package_leaves_the_cached_one_alone(
 ):
     before = sorted(base.rglob("*"))
     newer = make_wheel(tmp_path, name="jinja2", version="2.0", requires=())
-    RequirementsInstaller(env, TORCH, folder).install([newer], "a requirement")
+    install_beside_torch(env, TORCH, folder, [newer], "a requirement")
     assert files_of(env, folder, "jinja2") == [env.site / "jinja2"]
     assert sorted(base.rglob("*")) == before

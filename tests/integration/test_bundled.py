@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from bundled_package import WHEEL, add_bundled_package
-from torchwheel.console import Quiet
-from torchwheel.files import sha256
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.pipeline.bundled import build_bundled
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.files import sha256
 
 pytestmark = pytest.mark.integration
 

@@ -12,20 +12,21 @@ from types import SimpleNamespace
 import pytest
 
 from jitmaker import Told
-from torchwheel.builder import probes
-from torchwheel.errors import TorchwheelError
-from torchwheel.machine import probe
-from torchwheel.machine.toolkits import find_toolkits
 from torchwheel.matrix.project_source import ProjectSource
-from torchwheel.ownership import UntrustedError
 from torchwheel.pipeline.container_options import _uv_cache
 from torchwheel.pipeline.inputs import Run
-from torchwheel.pipeline.project import download_release
+from torchwheel.pipeline.sources import download_release
 from torchwheel.smoke import environment
-from torchwheel.toolkit.cache import make_once
-from torchwheel.toolkit.lock import components
-from torchwheel.toolkit.provide import _is_trusted, pypi_identity
+from torchwheel.toolkit.provide import _is_trusted
 from torchwheel.toolkit.torch_files import torch_file
+from torchwheel_runtime.builder import probes
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.machine import probe
+from torchwheel_runtime.machine.toolkits import find_toolkits
+from torchwheel_runtime.ownership import UntrustedError
+from torchwheel_runtime.toolkit.cache import make_once
+from torchwheel_runtime.toolkit.lock import components
+from torchwheel_runtime.toolkit.provision import pypi_identity
 
 pytestmark = pytest.mark.integration
 

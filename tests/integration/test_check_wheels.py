@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.arch.model import parse
 from torchwheel.check.facts import Limits, read_facts
 from torchwheel.check.gates import GateResult, all_passed, gates_text, judge, run_gates
-from torchwheel.claims import Claims
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.claims import Claims
 from wheelmaker import stable, wheel_around
 
 pytestmark = pytest.mark.integration

@@ -105,9 +105,9 @@ def test_no_other_user_reaches_the_server_of_a_build(tmp_path, planted, monkeypa
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_the_server_ends_with_its_process(tmp_path, planted, number):
     script = (
-        "import sys, time\nfrom torchwheel import process_tree\n"
+        "import sys, time\nfrom torchwheel import programs\n"
         "from torchwheel.steps.compiler_cache import own_server\n"
-        "with process_tree.end_programs_on_signals(), own_server(sys.argv[1:], {}, 'x'):\n"
+        "with programs.end_programs_on_signals(), own_server(sys.argv[1:], {}, 'x'):\n"
         "    print('up', flush=True)\n    time.sleep(60)\n"
     )
     command = [sys.executable, "-c", script, *LAUNCHER]

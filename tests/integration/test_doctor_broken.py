@@ -14,7 +14,7 @@ import doctor_rows_build  # noqa: F401
 import pytest
 from doctor_bench import RELEASE, ROWS, Bench
 
-from torchwheel.machine import probe
+from torchwheel_runtime.machine import probe
 
 pytestmark = [
     pytest.mark.integration,

@@ -44,7 +44,7 @@ def test_a_package_that_is_well(bench):
     assert not (bench.folder / "home").exists(), "the doctor makes nothing"
 
 
-@pytest.mark.parametrize("module", ["torchwheel.cli", "torchwheel.doctor.examine"])
+@pytest.mark.parametrize("module", ["torchwheel.cli", "torchwheel_runtime.doctor.examine"])
 def test_a_reader_that_went_away(bench, module):
     """`torchwheel doctor | head -n 1`, and `python -m` of an extension."""
     code = f"import sys\nfrom {module} import main\nsys.exit(main(sys.argv[1:]))"
@@ -152,7 +152,7 @@ def test_a_wrong_call_is_status_2(bench, arguments, env, says):
 def test_an_extension_calls_it_by_its_own_name(bench):
     bench.setup.add_torch()
     main = (
-        b"import sys\nfrom torchwheel.doctor.examine import main\n"
+        b"import sys\nfrom torchwheel_runtime.doctor.examine import main\n"
         b"sys.exit(main(['demo', *sys.argv[1:]]))\n"
     )
     bench.install(bench.compiled(), files={"demo/__main__.py": main})

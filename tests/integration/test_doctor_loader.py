@@ -15,9 +15,9 @@ import pytest
 import torch
 from doctor_bench import USES_TORCH, Bench, calling
 
-from torchwheel.doctor.loader import Loader
-from torchwheel.inspect.elf import read_library
-from torchwheel.inspect.wheel import ELF_MAGIC
+from torchwheel_runtime.doctor.native import Loader
+from torchwheel_runtime.inspect.elf import read_library
+from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
 
 pytestmark = [
     pytest.mark.integration,

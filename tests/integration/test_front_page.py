@@ -22,7 +22,7 @@ from packaging.tags import sys_tags
 from packaging.utils import parse_wheel_filename
 
 from torchwheel.index.serve import serve_in_background
-from torchwheel.matrix.torch_releases import torch_releases
+from torchwheel_runtime.arch.releases import torch_releases
 
 pytestmark = pytest.mark.integration
 

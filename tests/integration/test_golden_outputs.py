@@ -1,36 +1,47 @@
 """Golden outputs: what users see of the command line, frozen, so that a refactoring can be seen.
 
-The table OUTPUTS has a function for each file of `golden/`. A function calls the command line, as
-a user does, on inputs of the test makers; it knows nothing of how torchwheel is built. A change
-of a golden file is a change for users: its commit says why.
+The table OUTPUTS has a function for each file of `golden/` that the command line prints in this
+process. Tests of their own hold what `install` chooses, what cibuildwheel is told, and built
+wheels. All call the command line, as a user does, on inputs of the test makers, and know nothing
+of how torchwheel is built. A change of a golden file is a change for users: its commit says why.
 
-These goldens belong to the net and stand beside the tests of what prints them:
+These goldens belong to the net and stand beside the tests of what prints them; `-k golden` runs
+them too:
 - unit/matrix: `matrix` in all forms, for our matrix and a full one; the schema of the matrix;
 - unit/check: `inspect` and `inspect --json` of a foreign wheel;
-- unit/doctor: the doctor's text and JSON; docs/doctor.md: its table of broken set-ups;
+- unit/doctor: the doctor's text and JSON;
 - unit/builder, unit/pipeline: build.ninja files, and the settings of cibuildwheel;
-- unit/jit: `cache list`; unit/index/catalogue-schema-1.json: a catalogue that must stay readable.
+- unit/jit: `cache list`;
+- test_installers.py: what pip and uv install, in docs/installers.md.
+Two are chosen by their own names: test_doctor_broken.py (the doctor's table of broken set-ups, in
+docs/doctor.md), and what reads unit/index/catalogue-schema-1.json, which must stay readable.
 
-Paths differ from run to run: `normal` replaces them. Not held yet: `wheels --show`,
-`install --why --json`, and the bytes of built wheels.
+Paths differ from run to run: `normal` replaces them.
 """
 
 import contextlib
+import difflib
+import hashlib
 import io
 import json
 import os
+import platform
 import re
 import shutil
+import subprocess
 import sys
+import sysconfig
 import urllib.parse
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
+import foreign
 import hostile
+import setups
 import wheelmaker
-from elfmaker import cubin, fatbin, linked, module, ptx
 from torchwheel.cli import main
 
 pytestmark = pytest.mark.integration
@@ -51,10 +62,14 @@ def output(make: Output) -> Output:
     return make
 
 
-@pytest.mark.parametrize("name", OUTPUTS)
-def test_output_is_golden(name, golden, tmp_path, monkeypatch):
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch):
     for variable in [one for one in os.environ if one.startswith(("TORCHWHEEL_", "GITHUB_"))]:
         monkeypatch.delenv(variable)
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_output_is_golden(name, golden, tmp_path, monkeypatch):
     for variable, value in WIDE.items():
         monkeypatch.setenv(variable, value)
     # Paths in calls and reports are relative: those of Markdown are escaped.
@@ -64,7 +79,9 @@ def test_output_is_golden(name, golden, tmp_path, monkeypatch):
 
 def normal(text: str, folder: Path) -> str:
     """What differs from machine to machine becomes a word."""
-    for path, word in ((folder, "FOLDER"), (ROOT, "ROOT"), (sys.executable, "PYTHON")):
+    packages = sysconfig.get_path("purelib")
+    words = {folder: "FOLDER", packages: "PACKAGES", sys.executable: "PYTHON", ROOT: "ROOT"}
+    for path, word in words.items():
         for form in {str(path), os.path.realpath(path)}:
             # SARIF has URIs.
             text = text.replace(form, word).replace(urllib.parse.quote(form), word)
@@ -161,53 +178,7 @@ def _sections(folder: Path, wheels: Mapping[str, Path], words: tuple[str, ...]) 
 
 
 def foreign_wheels(folder: Path) -> dict[str, Path]:
-    """Wheels as others make them, and wheels of ours, right and wrong in one place."""
-    torch_symbols = ["_ZN3c106detail14torchCheckFailEPKc", "aoti_torch_empty", "PyList_New"]
-    gpu = {
-        ".nv_fatbin": fatbin(module(cubin(80)), module(cubin(90), 90), module(ptx(), kind=1)),
-        ".nvFatBinSegment": bytes(24),
-    }
-    mangled = linked(undefined=torch_symbols, needed=["libtorch.so", "libcudart.so.12"])
-    paths = linked(needed=["libtorch.so"], run_paths=["$ORIGIN:/somewhere"], sections=gpu)
-    manylinux = "cp312-cp312-manylinux_2_28_x86_64"
-
-    def wheel(library: bytes, tag: str = manylinux, **more: object) -> Callable[[Path], Path]:
-        files = {"demo/__init__.py": b"", "demo/_C.so": library}
-        given = {"tag": tag, "claims": None, "files": files, **more}
-        return lambda at: wheelmaker.make_wheel(at, **given)  # type: ignore[arg-type]
-
-    plain = linked(undefined=["aoti_torch_abi_version"], needed=["libc.so.6"])
-    evil = {
-        "demo/__init__.py": b"",
-        "demo-1.0.0.data/purelib/evil.pth": b"import os\n",
-        "demo-1.0.0.data/scripts/pip": b"",
-        "torch/_C/nested.py": b"",
-    }
-    makers: dict[str, Callable[[Path], Path]] = {
-        "pure": wheelmaker.make_wheel,
-        "pure, nothing claimed": lambda at: wheelmaker.make_wheel(at, claims=None),
-        "a library of C": wheel(plain),
-        "C++ symbols of torch": wheel(mangled, version="1.0.0+cu126"),
-        "limited API": wheel(mangled, "cp312-abi3-linux_x86_64"),
-        "run paths and GPU code": wheel(paths, version="1.0.0+cu130torch2.11"),
-        "a ROCm version": wheel(plain, version="1.0.0+rocm7.2"),
-        "files of others": lambda at: wheelmaker.make_wheel(at, claims=None, files=evil),
-        "claims and no code": lambda at: wheelmaker.wheel_around(
-            at, plain, wheelmaker.stable(), "manylinux_2_28_x86_64"
-        ),
-        "claims and other code": lambda at: wheelmaker.wheel_around(
-            at, paths, wheelmaker.stable(archs=("8.0", "9.0")), "manylinux_2_28_x86_64"
-        ),
-        "another torch required": lambda at: wheelmaker.make_wheel(at, requires=("torch==2.9",)),
-        "no torch required": lambda at: wheelmaker.make_wheel(at, requires=()),
-        "universal without parts": lambda at: wheelmaker.make_wheel(
-            at, claims=wheelmaker.universal(), tag="py3-none-manylinux_2_28_x86_64"
-        ),
-        "a changed RECORD": lambda at: wheelmaker.make_wheel(
-            at, bend_record=lambda text: text.replace("sha256=", "sha256=x", 1)
-        ),
-    }
-    return {name: _in(folder / name, make) for name, make in makers.items()}
+    return {name: _in(folder / name, make) for name, make in foreign.WHEELS.items()}
 
 
 @output
@@ -253,3 +224,161 @@ def index_bytes(folder: Path, _: pytest.MonkeyPatch) -> str:
     assert files, told
     pages = [f"== {path.relative_to(index).as_posix()}\n{path.read_text()}" for path in files]
     return normal("\n".join([told, *pages]), folder)
+
+
+TORCHES = {
+    "torch for CUDA 13": ("2.11.0+cu130", "13.0"),
+    "torch for CUDA 12": ("2.6.0+cu124", "12.4"),
+    "torch for CPUs": ("2.9.0+cpu", None),
+    "no torch": None,
+}
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the wheels are for x86_64")
+@pytest.mark.skipif(not shutil.which("gcc"), reason="no gcc on PATH")
+def test_why_of_install_is_golden(golden, torchwheel, tmp_path, monkeypatch):
+    """Each wheel with why it is not taken: of a catalogue of ours, and of the page of others."""
+    build_index(tmp_path)
+    page = tmp_path / "foreign/simple/demo/index.html"
+    page.parent.mkdir(parents=True)
+    page.write_text(foreign.page())
+    machine = setups.Setup(tmp_path)
+    machine.add_gpu()
+    monkeypatch.setenv("LD_LIBRARY_PATH", machine.env["LD_LIBRARY_PATH"])
+    indexes = {"ours": tmp_path / "index", "foreign": tmp_path / "foreign/simple"}
+    told = []
+    for name, torch in TORCHES.items():
+        describe_torch(machine.site, torch)
+        for whose, index in indexes.items():
+            words = ["install", "demo", "--index", index.as_uri(), "--python", machine.python]
+            for form in (["--why"], ["--why", "--json"]):
+                if "--json" in form and name != "torch for CUDA 12":
+                    continue
+                done = torchwheel(*words, *form, cwd=tmp_path)
+                text = f"{done.stdout}{done.stderr}[status {done.returncode}]\n"
+                told.append(f"== {name}, {whose}: {' '.join(form)}\n{text}")
+    # Where a row is folded depends on the length of the folder's name.
+    text = re.sub(r"\n {11}(?=\S)", " ", normal("\n".join(told), tmp_path))
+    # The releases of Python and glibc are those of the machine.
+    glibc = platform.libc_ver()[1]
+    for found, word in (
+        (platform.python_version(), "3.X.Y"),
+        (foreign.OWN, "cp3X"),
+        (f"glibc {glibc}", "glibc 2.X"),
+        (f'"glibc": "{glibc}"', '"glibc": "2.X"'),
+    ):
+        text = text.replace(found, word)
+    golden("why_of_install.txt", text)
+
+
+def describe_torch(site: Path, torch: tuple[str, str | None] | None) -> None:
+    """Put the files of a torch that are read into an environment, in place of those before."""
+    for path in site.glob("torch*"):
+        if path.name == "torch" or path.suffix == ".dist-info":
+            shutil.rmtree(path)
+    if torch is None:
+        return
+    version, cuda = torch
+    (site / "torch").mkdir()
+    (site / "torch/__init__.py").touch()
+    text = f"__version__ = {version!r}\ncuda = {cuda!r}\nhip = None\n"
+    (site / "torch/version.py").write_text(text)
+    info = site / f"torch-{version}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_bytes(wheelmaker.metadata("torch", version, ()))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="variants for x86_64 are cross-built")
+@pytest.mark.skipif(not shutil.which("podman"), reason="no podman on PATH")
+def test_show_of_wheels_is_golden(golden, torchwheel, cache, tmp_path):
+    """What cibuildwheel is told: of the first variant all, of the others what differs from it."""
+    done = torchwheel("wheels", "--show", "--dist", tmp_path / "dist", cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    tables = [without_machine(table, tmp_path, cache) for table in done.stdout.split("\n\n")]
+    told = [tables[0].rstrip("\n")]
+    for table in tables[1:]:
+        lines = difflib.ndiff(tables[0].splitlines(), table.splitlines())
+        told.append("\n".join(line.rstrip() for line in lines if line[0] in "+-"))
+    golden("show_of_wheels.txt", "\n\n".join(told) + "\n")
+
+
+def without_machine(text: str, folder: Path, cache: Path) -> str:
+    """Options of cibuildwheel without paths, hashes, and the settings of pip and of caches."""
+    # Lists are told line by line, so that a difference is short.
+    text = normal(text, folder).replace(', "', ',\n  "').replace(" --", "\n  --")
+    text = text.replace(str(cache), "CACHE")
+    text = re.sub(r'\n  "--volume=(\S+):\1:ro",', "", text)
+    text = re.sub(r'\n  "--volume=\S+:/(etc/ssl|cache/uv)\S*",', "", text)
+    text = re.sub(r'\n  "(UV_|SSL_CERT|SCCACHE|AWS_|ACTIONS_)\w*" = "[^"]*",?', "", text)
+    text = re.sub(r"\b[0-9a-f]{12,16}\b", "HASH", text)
+    text = re.sub(r"(/torch-\d+\.\d+)\.\d+", r"\1.X", text)  # the newest of its release
+    text = re.sub(r"--user=\d+:\d+", "--user=USER", text)
+    text = re.sub(r"uv-\d+", "uv-USER", text)
+    return re.sub(r'"MAX_JOBS" = "\d+"', '"MAX_JOBS" = "JOBS"', text)
+
+
+def test_pure_wheel_is_golden(golden, torchwheel, tmp_path):
+    # A folder that is filled already has it: see test_install.py.
+    named = os.environ.get("FUSEDOPS_DIST")
+    dist = Path(named) if named else tmp_path / "dist"
+    archs = ("--archs", "8.0;9.0+PTX") if named else ()
+    done = torchwheel("wheels", "pure", *archs, "--dist", dist, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = dist.glob("fusedops-*-py3-none-any.whl")
+    golden("pure_wheel.txt", wheel_text(wheel))
+
+
+@pytest.mark.nightly
+def test_universal_wheel_is_golden(golden, torchwheel, nvcc, tmp_path, request):
+    """The bytes of its libraries are compared where this machine's compilers are known."""
+    call = ("wheels", "universal", "--archs", "9.0", "--dist", tmp_path)
+    done = torchwheel(*call, cwd=ROOT, seconds=3000)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = tmp_path.glob("fusedops-*-py3-none-manylinux*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if name.endswith(".so")]
+        digests = {name: hashlib.sha256(archive.read(name)).hexdigest() for name in names}
+    text = wheel_text(wheel)
+    for name, digest in digests.items():
+        text = text.replace(digest, f"sha256 of {name}")
+    # The compiler decides what a library needs of glibc.
+    text = re.sub(r"manylinux_2_\d+_x86_64(\.manylinux\w+)*", "manylinux_2_X_x86_64", text)
+    golden("universal_wheel.txt", text)
+    compilers = compilers_of_machine(nvcc)
+    known = f"universal_libraries_{hashlib.sha256(compilers.encode()).hexdigest()[:8]}.txt"
+    if not (HERE / "golden" / known).exists() and not request.config.getoption("--update-goldens"):
+        pytest.skip("no golden libraries of these compilers")
+    lines = [f"{digest}  {name}\n" for name, digest in digests.items()]
+    golden(known, "".join([compilers, *lines]))
+
+
+def wheel_text(wheel: Path) -> str:
+    """What a wheel is, without what the contents of our own Python files decide."""
+    with zipfile.ZipFile(wheel) as archive:
+        members = archive.infolist()
+        info = next(one.filename for one in members if one.filename.endswith("/WHEEL"))[:-5]
+        metadata, tags, claims = (
+            archive.read(f"{info}{name}").decode()
+            for name in ("METADATA", "WHEEL", "torchwheel.json")
+        )
+    readme = (ROOT / "README.md").read_text()
+    metadata = re.sub(r"Requires-Dist: .*\n", "", metadata.replace(readme, "README.md\n"))
+    kinds = {(oct(one.external_attr >> 16), one.compress_type, one.date_time) for one in members}
+    sections = {
+        wheel.name: "".join(f"{one.filename}\n" for one in members),
+        "mode, compression and time of members": "".join(f"{one}\n" for one in sorted(kinds)),
+        "METADATA": metadata,
+        "WHEEL": tags,
+        "torchwheel.json": claims,
+    }
+    return "\n".join(f"== {name}\n{text}" for name, text in sections.items())
+
+
+def compilers_of_machine(nvcc: Path) -> str:
+    """A line for each of the programs that decide the bytes of a library."""
+    lines = []
+    for program, at in ((os.environ.get("CXX", "g++"), 0), ("ld", 0), ("ldd", 0), (nvcc, -1)):
+        call = [program, "--version"]
+        done = subprocess.run(call, capture_output=True, text=True, check=True)
+        lines.append(done.stdout.splitlines()[at])
+    return "".join(f"{line}\n" for line in lines)

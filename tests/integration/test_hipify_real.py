@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.arch.model import parse
-from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.builder.extension import Extension, Module, Operator
-from torchwheel.builder.hipify import hipify, hipify_sources
-from torchwheel.builder.recipe import make_recipe
-from torchwheel.builder.sources import DeviceFile, Sources
-from torchwheel.builder.target import DeviceCompiler, Python, Target, TorchHeaders
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.builder.extension import Extension, Module, Operator
+from torchwheel_runtime.builder.hipify import hipify, hipify_sources
+from torchwheel_runtime.builder.recipe import make_recipe
+from torchwheel_runtime.builder.sources import DeviceFile, Sources
+from torchwheel_runtime.builder.target import DeviceCompiler, Python, Target, TorchHeaders
+from torchwheel_runtime.errors import TorchwheelError
 
 pytestmark = pytest.mark.integration
 
@@ -122,12 +122,12 @@ def test_others_are_compiled_as_they_are(project, tmp_path, change):
 SETUP = """\
 from pathlib import Path
 from setuptools import setup
-from torchwheel.builder.setuptools_ext import setup_arguments
+from torchwheel_runtime.builder.setuptools_ext import setup_arguments
 arguments = setup_arguments(Path(__file__).parent, "pkg", "pkg/plain/extension.py")
 setup(name="plain", version="1", **arguments)
 """
 DESCRIPTION = """\
-from torchwheel.builder import Extension, Module, Operator
+from torchwheel_runtime.builder import Extension, Module, Operator
 EXTENSION = Extension(
     package="plain",
     sources="source",

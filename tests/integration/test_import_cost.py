@@ -41,7 +41,7 @@ def test_the_import_is_cheap_with_and_without_a_compiler(tmp_path):
     )
     done = subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
-        + ["--target", str(tmp_path / "site"), str(tree), str(tree / "pkg" / "torchwheel")],
+        + ["--target", str(tmp_path / "site"), str(tree), str(tree / "pkg" / "torchwheel_runtime")],
         check=False,
         capture_output=True,
         text=True,

@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.inspect import cuda, hip
-from torchwheel.inspect.elf import exported_symbols, glibc_floor, read_library, section_names
 from torchwheel.inspect.inspection import inspect_library
-from torchwheel.inspect.targets import read_targets
-from torchwheel.inspect.window import CpuTime
+from torchwheel.inspect.library_facts import read_targets
+from torchwheel_runtime.inspect import cuda, hip
+from torchwheel_runtime.inspect.elf import (
+    exported_symbols,
+    glibc_floor,
+    read_library,
+    section_names,
+)
+from torchwheel_runtime.inspect.window import CpuTime
 
 pytestmark = pytest.mark.integration
 

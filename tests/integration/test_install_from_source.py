@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.inspect.cuda import find_cuobjdump
-from torchwheel.inspect.gpu_code import read_gpu_code
-from torchwheel.inspect.window import CpuTime
+from torchwheel_runtime.inspect.cuda import find_cuobjdump
+from torchwheel_runtime.inspect.gpu_code import read_gpu_code
+from torchwheel_runtime.inspect.window import CpuTime
 
 pytestmark = pytest.mark.integration
 
@@ -39,6 +39,7 @@ def install(python: Path, project: Path, links: str, cache: Path, **variables: s
     )
 
 
+@pytest.mark.nightly
 def test_the_abi_flavour_alone_compiles(site, tiny, links, cache):
     packages, python = site
     project = tiny / "pyproject.toml"

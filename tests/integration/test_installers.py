@@ -19,7 +19,7 @@ from installers import (
 
 from torchwheel.index.groups import torch_builds
 from torchwheel.index.serve import serve_in_background
-from torchwheel.matrix.torch_releases import torch_releases
+from torchwheel_runtime.arch.releases import torch_releases
 
 pytestmark = pytest.mark.integration
 

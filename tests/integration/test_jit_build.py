@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from fusedops.extension import EXTENSION
-from torchwheel.console import Quiet
-from torchwheel.toolkit.headers import torch_headers
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.toolkit.headers import torch_headers
 
 pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.integration
@@ -99,7 +99,9 @@ def test_a_library_is_built_once_for_its_arch_and_its_flags(environ, tmp_path):
     other_arch, _ = call({**environ, "TORCH_CUDA_ARCH_LIST": "8.0"})
     assert other_arch["way"] == "jit build"
 
-    changes = "flags=__import__('torchwheel.builder').builder.Flags(cuda=('--use_fast_math',))"
+    changes = (
+        "flags=__import__('torchwheel_runtime.builder').builder.Flags(cuda=('--use_fast_math',))"
+    )
     other_flag, said = ended(start(environ, with_extension(changes) + CALL))
     assert other_flag["way"] == "jit build"
     assert "building it" in said

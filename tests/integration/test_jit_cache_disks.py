@@ -20,10 +20,10 @@ from jitmaker import (
     wanted,
 )
 from smalldisk import small_disk
-from torchwheel import files
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import discard
-from torchwheel.jit.store import prune_cache
+from torchwheel_runtime import files
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import discard
+from torchwheel_runtime.jit.store import prune_cache
 
 pytestmark = pytest.mark.integration
 

@@ -9,9 +9,9 @@ import time
 import pytest
 
 from jitmaker import Process, Told, find_library, library_of, make_library, wanted
-from torchwheel.builder import ninja
-from torchwheel.builder.ninja import Plan, Step
-from torchwheel.jit.lookup import CorruptError, open_verified
+from torchwheel_runtime.builder import ninja
+from torchwheel_runtime.builder.ninja import Plan, Step
+from torchwheel_runtime.jit.lookup import CorruptError, open_verified
 
 pytestmark = pytest.mark.integration
 

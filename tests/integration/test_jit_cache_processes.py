@@ -7,9 +7,9 @@ import time
 import pytest
 
 from jitmaker import Builds, Process, Told, find_library, library_of, make_library, wanted
-from torchwheel.files import sha256
-from torchwheel.jit.lookup import open_verified
-from torchwheel.jit.store import prune_cache
+from torchwheel_runtime.files import sha256
+from torchwheel_runtime.jit.lookup import open_verified
+from torchwheel_runtime.jit.store import prune_cache
 
 pytestmark = pytest.mark.integration
 

@@ -14,12 +14,12 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from fusedops.extension import EXTENSION
-from torchwheel.builder.build import build, parallel_jobs
-from torchwheel.builder.recipe import INCLUDE, make_recipe
-from torchwheel.builder.sources import sources_of
-from torchwheel.console import Quiet
-from torchwheel.inspect.cuda import find_cuobjdump
-from torchwheel.runtime.local_target import find_local_target
+from torchwheel_runtime.builder.ninja import build, parallel_jobs
+from torchwheel_runtime.builder.recipe import INCLUDE, make_recipe
+from torchwheel_runtime.builder.sources import sources_of
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.inspect.cuda import find_cuobjdump
+from torchwheel_runtime.runtime.local_target import find_local_target
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.integration

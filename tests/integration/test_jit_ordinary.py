@@ -36,8 +36,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("twice", &twice); }
 """,
     "plain/__init__.py": """\
 from pathlib import Path
-from torchwheel.builder import Extension, Module, Operator
-from torchwheel.runtime import load_module
+from torchwheel_runtime.builder import Extension, Module, Operator
+from torchwheel_runtime.runtime import load_module
 
 EXTENSION = Extension(
     package="plain",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.builder import recipe
+from torchwheel_runtime.builder import recipe
 
 pytestmark = pytest.mark.integration
 PART = Path(recipe.__file__).with_name("part.map")

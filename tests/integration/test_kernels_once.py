@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.files import sha256
+from torchwheel_runtime.files import sha256
 
 pytestmark = pytest.mark.integration
 

@@ -17,14 +17,14 @@ from torch.library import Library
 import partsmaker
 from jitmaker import Told, wanted
 from partsmaker import FRONT_END, K80, NUMBERS, compiled, kernels, mapped
-from torchwheel import loadable
-from torchwheel.builder import Extension, Module
-from torchwheel.claims import Part
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import record_hash, sha256
-from torchwheel.jit.make import make_library
-from torchwheel.loadable import open_loadable
-from torchwheel.runtime import build, dlpack, parts, prebuilt
+from torchwheel_runtime import loadable
+from torchwheel_runtime.builder import Extension, Module
+from torchwheel_runtime.claims import Part
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import record_hash, sha256
+from torchwheel_runtime.jit.make import make_library
+from torchwheel_runtime.loadable import open_loadable
+from torchwheel_runtime.runtime import build, front_end, parts, prebuilt
 
 pytestmark = pytest.mark.integration
 
@@ -134,9 +134,9 @@ def python_module(path: Path, answer: int) -> Path:
 def test_a_module_of_entry_points_that_is_swapped_after_its_check(tmp_path, monkeypatch):
     file = python_module(tmp_path / "pkg" / "dlpack.abi3.so", 42)
     other = python_module(tmp_path / "other.abi3.so", 666)
-    swap_after(monkeypatch, dlpack, "verify_part", file, other)
+    swap_after(monkeypatch, front_end, "verify_part", file, other)
     part = Part("entry_points", "dlpack", "pkg/dlpack.abi3.so", sha256(file))
-    made = dlpack._imported(part, tmp_path / "pkg")
+    made = front_end._imported(part, tmp_path / "pkg")
     assert made.module.answer == 42
     assert made.module.__file__ == made.module.__spec__.origin == str(file)
     take = made.library.torchwheel_use_kernels
@@ -277,7 +277,7 @@ def test_libraries_are_told_apart_though_their_open_files_were_closed(one, tmp_p
     code = """
 import os, sys
 from pathlib import Path
-from torchwheel.loadable import open_loadable
+from torchwheel_runtime.loadable import open_loadable
 one = open_loadable(Path(sys.argv[1])).load()
 os.closerange(3, 100)
 print(one.answer(), open_loadable(Path(sys.argv[2])).load().answer())

@@ -7,10 +7,10 @@ import os
 import pytest
 
 from loopback import serving
-from torchwheel import pip, process
-from torchwheel.errors import TorchwheelError
-from torchwheel.process import ProcessResult
-from torchwheel.toolkit.index import find_files
+from torchwheel_runtime import pip, process
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.process import ProcessResult
+from torchwheel_runtime.toolkit.index import find_files
 from wheelmaker import make_wheel
 
 pytestmark = pytest.mark.integration

@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 
 import torchwheel
-from torchwheel.machine import probe
-from torchwheel.machine.discovery import find_machine
-from torchwheel.machine.driver import find_driver
-from torchwheel.machine.facts import Absent, Driver, Torch
-from torchwheel.machine.toolkits import ToolkitParts, find_toolkits, toolkit_parts
-from torchwheel.machine.torch import find_torch
-from torchwheel.validate.torch_rules import host_bounds
+from torchwheel_runtime.arch.devices import Driver
+from torchwheel_runtime.machine import probe
+from torchwheel_runtime.machine.discovery import find_machine
+from torchwheel_runtime.machine.facts import Absent, InstalledToolkit, Torch
+from torchwheel_runtime.machine.probe import find_driver
+from torchwheel_runtime.machine.toolkits import find_toolkits, inspect_cuda
+from torchwheel_runtime.machine.torch import find_torch
+from torchwheel_runtime.validate.torch_rules import host_bounds
 
 pytestmark = pytest.mark.integration
 PACKAGES = Path(torchwheel.__file__).parents[1]
@@ -27,12 +28,12 @@ needs_torch = pytest.mark.skipif(
 )
 WHOLE = """
 import dataclasses, json
-from torchwheel.machine.discovery import find_machine
+from torchwheel_runtime.machine.discovery import find_machine
 print(json.dumps(dataclasses.asdict(find_machine()), default=str))
 """
 FROM_FILES = """
 import sys
-from torchwheel.machine.torch import find_torch
+from torchwheel_runtime.machine.torch import find_torch
 found = find_torch()
 assert "torch" not in sys.modules
 import torch
@@ -61,7 +62,7 @@ def test_torchs_files_say_what_torch_says_of_itself():
 def test_glibc_is_what_the_loader_says():
     found = probe.glibc_version()
     listed = subprocess.run(["ldd", "--version"], capture_output=True, text=True, check=False)
-    if isinstance(found, Absent):
+    if found is None:
         assert "GLIBC" not in listed.stdout
     else:
         assert listed.stdout.splitlines()[0].endswith(found)
@@ -69,7 +70,7 @@ def test_glibc_is_what_the_loader_says():
 
 def test_the_provisioned_toolkit_is_whole(nvcc):
     root = nvcc.parent.parent
-    assert toolkit_parts(root) == ToolkitParts("13.0")
+    assert inspect_cuda(root, "") == InstalledToolkit("cuda", root, "13.0", "")
     found = [one for one in find_toolkits("cuda") if one.root == root.resolve()]
     assert [(one.release, one.problem) for one in found] == [("13.0", None)]
 
@@ -119,7 +120,7 @@ def test_the_whole_machine():
 
 def test_a_bare_machine_is_facts_too(tmp_path):
     """No torch, no compiler on the PATH, no home: -S leaves site-packages out."""
-    for name in ("torchwheel", "packaging"):
+    for name in ("torchwheel_runtime", "packaging"):
         spec = importlib.util.find_spec(name)
         (tmp_path / name).symlink_to(Path(spec.origin).parent)
     done = subprocess.run(

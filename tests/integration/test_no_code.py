@@ -21,15 +21,15 @@ from doctor_bench import CUDA_TORCH
 import partsmaker
 import setups
 from fusedops.extension import EXTENSION
-from torchwheel.arch.model import parse
-from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.builder.build import build, parallel_jobs
-from torchwheel.builder.discovery import cuda_runtime
-from torchwheel.builder.extension import SOURCES
-from torchwheel.builder.recipe import make_recipe
-from torchwheel.builder.sources import sources_of
-from torchwheel.builder.target import DeviceCompiler, Target, TorchHeaders
-from torchwheel.claims import FILE, Claims, Part, dumps
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.builder.environment import cuda_runtime
+from torchwheel_runtime.builder.extension import SOURCES
+from torchwheel_runtime.builder.ninja import build, parallel_jobs
+from torchwheel_runtime.builder.recipe import make_recipe
+from torchwheel_runtime.builder.sources import sources_of
+from torchwheel_runtime.builder.target import DeviceCompiler, Target, TorchHeaders
+from torchwheel_runtime.claims import FILE, Claims, Part, dumps
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
@@ -40,7 +40,7 @@ SCRIPT = """
 import json, pathlib, re, warnings
 import torch
 import fusedops
-from torchwheel import runtime
+from torchwheel_runtime import runtime
 
 class OnGpu(torch.Tensor):
     def get_device(self):

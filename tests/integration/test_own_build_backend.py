@@ -2,8 +2,8 @@
 
 import pytest
 
-from torchwheel.errors import TorchwheelError
 from torchwheel.pipeline import own_build
+from torchwheel_runtime.errors import TorchwheelError
 
 pytestmark = pytest.mark.integration
 

@@ -12,11 +12,11 @@ from torch.library import Library
 
 import partsmaker
 from partsmaker import H100, K80, NUMBERS
-from torchwheel import runtime
-from torchwheel.arch.devices import Gpu
-from torchwheel.arch.model import parse
-from torchwheel.builder import ArchFilter, Operator
-from torchwheel.runtime import build, front_end, parts
+from torchwheel_runtime import runtime
+from torchwheel_runtime.arch.devices import Gpu
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.builder import ArchFilter, Operator
+from torchwheel_runtime.runtime import build, front_end, parts
 
 pytestmark = pytest.mark.integration
 OTHER_H100 = dataclasses.replace(H100, index=0)

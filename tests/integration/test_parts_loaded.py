@@ -12,11 +12,11 @@ from torch.library import Library
 
 import partsmaker
 from partsmaker import FRONT_END, H100, K80, NUMBERS, compiled, kernels, mapped
-from torchwheel import runtime
-from torchwheel.arch.devices import Gpu, VisibleGpus
-from torchwheel.arch.model import parse
-from torchwheel.machine.facts import Driver, Torch
-from torchwheel.runtime import dlpack, parts
+from torchwheel_runtime import runtime
+from torchwheel_runtime.arch.devices import Driver, Gpu, VisibleGpus
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.machine.facts import Torch
+from torchwheel_runtime.runtime import front_end, parts
 
 pytestmark = pytest.mark.integration
 FITTING = ["stable", "cu124", "cu130"]
@@ -57,8 +57,8 @@ def test_entry_points_get_the_kernels_of_the_front_end(
 ):
     module = types.ModuleType("dlpack")
     file = compiled(tmp_path / "dlpack.so", FRONT_END)
-    made = dlpack.EntryPoints(module, ctypes.CDLL(str(file)), interface)
-    monkeypatch.setattr(dlpack, "import_entry_points", lambda *_: made)
+    made = front_end.EntryPoints(module, ctypes.CDLL(str(file)), interface)
+    monkeypatch.setattr(front_end, "import_entry_points", lambda *_: made)
     installed.load()
     name = installed.extension.package
     if before:
@@ -73,8 +73,8 @@ def test_entry_points_get_kernels_that_are_built_later(installed, tmp_path, monk
     installed.gpus[:] = [K80]
     installed.build_answer = 37
     file = compiled(tmp_path / "dlpack.so", FRONT_END)
-    made = dlpack.EntryPoints(types.ModuleType("dlpack"), ctypes.CDLL(str(file)), "one")
-    monkeypatch.setattr(dlpack, "import_entry_points", lambda *_: made)
+    made = front_end.EntryPoints(types.ModuleType("dlpack"), ctypes.CDLL(str(file)), "one")
+    monkeypatch.setattr(front_end, "import_entry_points", lambda *_: made)
     installed.load()
     assert runtime.entry_points(installed.extension.package)
     with pytest.warns(RuntimeWarning, match="built here"):
@@ -86,7 +86,7 @@ def test_entry_points_that_do_not_load_are_one_warning(installed, monkeypatch):
     def refuse(*_):
         raise ImportError("dlpack.abi3.so: undefined symbol: PyNew")
 
-    monkeypatch.setattr(dlpack, "import_entry_points", refuse)
+    monkeypatch.setattr(front_end, "import_entry_points", refuse)
     installed.load()
     name = installed.extension.package
     with pytest.warns(RuntimeWarning, match=r"entry points by type in Python: .* PyNew$") as one:
@@ -98,7 +98,7 @@ def test_entry_points_that_do_not_load_are_one_warning(installed, monkeypatch):
 @pytest.mark.parametrize("mode", ["fallback", "jit"])
 def test_there_are_no_entry_points_without_prebuilt_libraries(installed, monkeypatch, mode):
     monkeypatch.setenv("TORCHWHEEL_MODE", mode)
-    monkeypatch.setattr(dlpack, "import_entry_points", lambda *_: pytest.fail("imported"))
+    monkeypatch.setattr(front_end, "import_entry_points", lambda *_: pytest.fail("imported"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         installed.load()

@@ -18,9 +18,9 @@ import pytest
 from smalldisk import small_disk
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.console import Quiet
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.toolkit import provide
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.toolkit import provision
 
 pytestmark = pytest.mark.integration
 
@@ -117,6 +117,7 @@ def test_nothing_touched_means_nothing_done_and_a_touched_kernel_compiles_alone(
     assert before.name == after.name
 
 
+@pytest.mark.nightly
 def test_two_folders_give_the_same_bytes(made, tmp_path, torchwheel):
     here, _ = made
     project = Path(shutil.copytree(Path(__file__).parent / "tiny", tmp_path / "somewhere/else"))
@@ -187,7 +188,7 @@ def test_an_unknown_toolkit_is_a_wrong_call(tiny, torchwheel):
 
 @pytest.mark.nightly
 def test_a_toolkit_of_the_system_serves_as_well(tiny, torchwheel, cache):
-    cuda = provide.provision_pypi("13.0", "linux_x86_64", cache, Quiet())[0]
+    cuda = provision.provision_pypi("13.0", "linux_x86_64", cache, Quiet())[0]
     matrix = tiny / "matrix.yaml"
     matrix.write_text(matrix.read_text().replace("source: pypi", "source: system"))
     done = torchwheel("wheels", "cu130-stable", cwd=tiny, CUDA_HOME=str(cuda))
@@ -210,6 +211,7 @@ def test_no_compiler_is_one_line(tiny, torchwheel, tmp_path):
     assert wheels_in(tiny / "dist") == []
 
 
+@pytest.mark.nightly
 def test_a_full_disk_is_one_line_and_the_next_run_goes_on(tiny, torchwheel, tmp_path):
     small = tmp_path / "small"
     with small_disk(small, "size=48k") as change:

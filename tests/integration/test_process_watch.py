@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel import process, process_tree
+from torchwheel import programs
+from torchwheel_runtime import process
 
 pytestmark = pytest.mark.integration
 
@@ -32,18 +33,18 @@ BUSY = "import time\nwhile time.process_time() < 3: 1"
 
 
 def test_a_program_that_is_silent_and_idle_is_ended(tmp_path, monkeypatch):
-    monkeypatch.setattr(process_tree, "_GRACE", 0.5)
+    monkeypatch.setattr(programs, "_GRACE", 0.5)
     begun, heard = time.monotonic(), []
     # Other tests of this process may have left a helper of Python's own.
-    before = set(process_tree.running_below(os.getpid(), None))
+    before = set(programs.running_below(os.getpid(), None))
     with (
         (tmp_path / "log").open("w") as log,
         pytest.raises(process.TimedOutError, match="printed nothing and computed nothing for 1 s"),
     ):
-        process.stream(python(HANGS), heard.append, log=log, silence=1)
+        programs.stream(python(HANGS), heard.append, log=log, silence=1)
     assert heard == ["1"]
     assert time.monotonic() - begun < 30
-    assert set(process_tree.running_below(os.getpid(), None)) <= before
+    assert set(programs.running_below(os.getpid(), None)) <= before
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_a_program_that_is_silent_and_idle_is_ended(tmp_path, monkeypatch):
 def test_a_program_that_prints_or_computes_is_not_ended(tmp_path, code):
     with (tmp_path / "log").open("w") as log:
         command = python(f"import subprocess, sys, time\n{code}")
-        assert process.stream(command, lambda _: None, log=log, silence=1) == 0
+        assert programs.stream(command, lambda _: None, log=log, silence=1) == 0
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_a_compiler_that_a_server_runs_is_work(tmp_path, servers, known):
             started = subprocess.Popen(command, stdin=subprocess.PIPE)
             stack.callback(started.wait)
             stack.callback(started.kill)
-        assert (process_tree.cpu_seconds_below(os.getpid()) is not None) is known
+        assert (programs.cpu_seconds_below(os.getpid()) is not None) is known
 
 
 def test_work_elsewhere_counts_and_so_does_what_is_not_known(tmp_path):
@@ -89,4 +90,4 @@ def test_work_elsewhere_counts_and_so_does_what_is_not_known(tmp_path):
     with (tmp_path / "log").open("w") as log:
         for used in (lambda: None, lambda: float(next(seconds))):
             command = python("import time; time.sleep(2)")
-            assert process.stream(command, print, log=log, silence=0.5, cpu_seconds=used) == 0
+            assert programs.stream(command, print, log=log, silence=0.5, cpu_seconds=used) == 0

@@ -11,10 +11,6 @@ from pathlib import Path
 import pytest
 from build import ProjectBuilder
 
-from torchwheel.builder import environment
-from torchwheel.builder.setuptools_ext import NATIVE_REQUIREMENTS
-from torchwheel.console import Quiet
-from torchwheel.files import sha256
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.sections import Matrix
@@ -26,6 +22,10 @@ from torchwheel.pipeline.sources import source_files
 from torchwheel.release.artifacts import BundledWheel, Candidate
 from torchwheel.release.cases import ReleaseCase
 from torchwheel.release.sdists import Sdist, make_sdists, sdist_faults
+from torchwheel_runtime.builder import environment
+from torchwheel_runtime.builder.setuptools_ext import NATIVE_REQUIREMENTS
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.files import sha256
 from wheelmaker import PURE, stable
 
 pytestmark = pytest.mark.integration
@@ -180,7 +180,7 @@ def files_in(folder: Path) -> list[Path]:
 
 def test_ours_has_what_a_native_build_needs_and_no_more(own):
     fusedops, torchwheel = (sdist.source for sdist in own)
-    for folder in ("csrc", "pkg/fusedops", "pkg/torchwheel", "tests"):
+    for folder in ("csrc", "pkg/fusedops", "pkg/torchwheel", "pkg/torchwheel_runtime", "tests"):
         place = "tests/smoke" if folder == "tests" else folder
         ours = {str(path.relative_to(ROOT)) for path in source_files(ROOT / place, tracked=True)}
         assert {str(path.relative_to(fusedops)) for path in files_in(fusedops / folder)} == ours
@@ -222,7 +222,6 @@ def test_a_native_build_asks_for_its_tools_and_a_pure_one_does_not(own, monkeypa
     assert tools <= builder.get_requires_for_build("wheel")
 
 
-@pytest.mark.nightly
 def test_pip_installs_ours_from_source_without_torch(own, tmp_path):
     """Under build isolation: neither torch, ninja nor a compiler is in pip's build environment."""
     links = tmp_path / "links"
@@ -244,13 +243,17 @@ def test_pip_installs_ours_from_source_without_torch(own, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert list(site.glob("fusedops/**/bias_act.cu"))
-    package = ROOT / "pkg" / "torchwheel"
+    package = ROOT / "pkg" / "torchwheel_runtime"
     ours = {str(path.relative_to(package)) for path in source_files(package, tracked=True)}
-    installed = {str(p.relative_to(site / "torchwheel")) for p in files_in(site / "torchwheel")}
+    installed = {
+        str(p.relative_to(site / "torchwheel_runtime"))
+        for p in files_in(site / "torchwheel_runtime")
+    }
     assert installed == ours - {"pyproject.toml", "LICENSE"}
     use = (
-        "import torch, fusedops, torchwheel; x = torch.ones(2, 3); "
-        "print(fusedops.bias_add(x, x[0]).sum().item(), fusedops.__file__, torchwheel.__file__)"
+        "import torch, fusedops, torchwheel_runtime; x = torch.ones(2, 3); "
+        "print(fusedops.bias_add(x, x[0]).sum().item(), fusedops.__file__)\n"
+        "print(torchwheel_runtime.__file__)"
     )
     call = [sys.executable, "-c", use]
     env["PYTHONPATH"] = str(site)
@@ -258,5 +261,5 @@ def test_pip_installs_ours_from_source_without_torch(own, tmp_path):
     assert used.stdout.split() == [
         "12.0",
         str(site / "fusedops" / "__init__.py"),
-        str(site / "torchwheel" / "__init__.py"),
+        str(site / "torchwheel_runtime" / "__init__.py"),
     ], used.stderr

@@ -15,11 +15,11 @@ import pytest
 
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.console import Quiet
-from torchwheel.files import sha256
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.sdist.sandbox import find_sandbox
 from torchwheel.smoke import environment
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.files import sha256
 
 pytestmark = pytest.mark.integration
 
@@ -239,6 +239,7 @@ def test_a_compile_error_is_the_compilers_line(project, tmp_path, torchwheel):
     assert not (tmp_path / "dist").exists()
 
 
+@pytest.mark.nightly
 def test_a_requirement_nobody_declares_is_named_and_can_be_added(plain, tmp_path, torchwheel):
     setup = plain / "setup.py"
     setup.write_text("import markdown_it\n" + setup.read_text())

@@ -11,14 +11,14 @@ import pytest
 import yaml
 
 from torchwheel.cli import main
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import sha256
 from torchwheel.smoke import environment, probe
 from torchwheel.smoke.record import Counts, SmokeRecord
 from torchwheel.smoke.results import read_probe
 from torchwheel.smoke.testing import digest_of_tests, read_suite, smoke
-from torchwheel.toolkit.cache import cache_folder
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import sha256
+from torchwheel_runtime.toolkit.cache import cache_folder
 from wheelmaker import make_wheel, requirement_of
 
 pytestmark = pytest.mark.integration
@@ -114,7 +114,10 @@ def test_tests_that_are_for_a_gpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="no torch here")
-@pytest.mark.parametrize("own", [False, True], ids=["matrix", "folder"])
+@pytest.mark.parametrize(
+    "own",
+    [pytest.param(False, id="matrix"), pytest.param(True, id="folder", marks=pytest.mark.nightly)],
+)
 def test_the_command_holds_to_the_matrix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool
 ) -> None:
@@ -185,7 +188,7 @@ def test_the_functions_and_the_ways_of_a_record(
     wheel = make_wheel(
         tmp_path,
         files={
-            "demo/__init__.py": b"import torchwheel.runtime\n",
+            "demo/__init__.py": b"import torchwheel_runtime.runtime\n",
             "torchwheel/__init__.py": b"",
             "torchwheel/runtime.py": RUNTIME.encode(),
         },

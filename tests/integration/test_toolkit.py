@@ -14,30 +14,31 @@ from pathlib import Path
 import pytest
 
 from loopback import serving
-from torchwheel.arch.model import parse
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
-from torchwheel.pip import run_pip
-from torchwheel.toolkit import provide
-from torchwheel.toolkit.host import host_compiler
-from torchwheel.toolkit.index import target_options
-from torchwheel.toolkit.lock import components
-from torchwheel.toolkit.verify import agreed_release, compile_probe
+from torchwheel.toolkit.provide import compile_probe
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.pip import run_pip
+from torchwheel_runtime.toolkit import provision
+from torchwheel_runtime.toolkit.host import host_compiler
+from torchwheel_runtime.toolkit.index import target_options
+from torchwheel_runtime.toolkit.lock import components
+from torchwheel_runtime.toolkit.verify import agreed_release
 
 pytestmark = pytest.mark.integration
 PLATFORM = "linux_x86_64"
 PROVISION = """
 import sys
 from pathlib import Path
-from torchwheel.console import Terminal
-from torchwheel.toolkit.provide import provision_pypi
+from torchwheel_runtime.console import Terminal
+from torchwheel_runtime.toolkit.provision import provision_pypi
 print(provision_pypi("13.0", "{platform}", Path(sys.argv[1]), Terminal())[0])
 """
 
 
 @pytest.fixture(scope="module")
 def cuda(cache):
-    return provide.provision_pypi("13.0", PLATFORM, cache, Quiet())[0]
+    return provision.provision_pypi("13.0", PLATFORM, cache, Quiet())[0]
 
 
 def test_the_provisioned_toolkit_is_one_release_and_compiles_every_arch(cuda):
@@ -46,14 +47,14 @@ def test_the_provisioned_toolkit_is_one_release_and_compiles_every_arch(cuda):
 
 
 def test_the_toolkit_is_found_as_a_system_one_by_cuda_home(cuda):
-    root, identity = provide.locate_system(print, {"CUDA_HOME": str(cuda), "PATH": ""})
+    root, identity = provision.locate_system(print, {"CUDA_HOME": str(cuda), "PATH": ""})
     assert root == cuda.resolve()
     assert len(identity) == 16
 
 
 def test_a_cuda_home_without_nvcc_is_named(tmp_path):
     with pytest.raises(TorchwheelError, match="has no bin/nvcc"):
-        provide.locate_system(print, {"CUDA_HOME": str(tmp_path)})
+        provision.locate_system(print, {"CUDA_HOME": str(tmp_path)})
 
 
 def test_a_toolkit_of_another_release_is_named(cuda):
@@ -80,9 +81,9 @@ def test_a_probe_that_does_not_compile_says_what_the_compiler_said(cuda):
 def test_a_hash_that_differs_stops_everything(tmp_path, monkeypatch):
     reader = next(c for c in components("13.0") if c.project == "nvidia-cuda-crt")
     bent = dataclasses.replace(reader, sha256={PLATFORM: "0" * 64})
-    monkeypatch.setattr(provide, "components", lambda _: (bent,))
+    monkeypatch.setattr(provision, "components", lambda _: (bent,))
     with pytest.raises(TorchwheelError, match="hash mismatch"):
-        provide.provision_pypi("13.0", PLATFORM, tmp_path, Quiet())
+        provision.provision_pypi("13.0", PLATFORM, tmp_path, Quiet())
     assert not list((tmp_path / "toolkits").glob("cuda-*[!k]"))
 
 
@@ -99,7 +100,7 @@ class HalfServer(http.server.SimpleHTTPRequestHandler):
 
 def test_a_cut_download_leaves_nothing_and_the_next_run_goes_on(tmp_path, monkeypatch):
     crt = next(c for c in components("13.0") if c.project == "nvidia-cuda-crt")
-    monkeypatch.setattr(provide, "components", lambda _: (crt,))
+    monkeypatch.setattr(provision, "components", lambda _: (crt,))
     page = tmp_path / "index" / crt.project / "index.html"
     page.parent.mkdir(parents=True)
     pin = f"{crt.project}=={crt.version}"
@@ -115,10 +116,10 @@ def test_a_cut_download_leaves_nothing_and_the_next_run_goes_on(tmp_path, monkey
         cut.setenv("PIP_RETRIES", "0")
         cut.setenv("PIP_NO_CACHE_DIR", "1")
         with pytest.raises(TorchwheelError, match="downloading the CUDA toolkit: ") as caught:
-            provide.provision_pypi("13.0", PLATFORM, tmp_path / "cache", Quiet())
+            provision.provision_pypi("13.0", PLATFORM, tmp_path / "cache", Quiet())
     assert len(str(caught.value).splitlines()) == 1
     assert not list((tmp_path / "cache/toolkits").glob("cuda-*[!k]"))
-    root, _ = provide.provision_pypi("13.0", PLATFORM, tmp_path / "cache", Quiet())
+    root, _ = provision.provision_pypi("13.0", PLATFORM, tmp_path / "cache", Quiet())
     assert (root / "include" / "crt").is_dir()
 
 
@@ -140,7 +141,7 @@ def test_a_killed_provisioning_leaves_nothing_that_looks_finished(tmp_path):
         process.wait()
         for root in (tmp_path / "toolkits").glob("cuda-*[!k]"):
             assert agreed_release(root, "13.0") == "13.0.88"
-    root, _ = provide.provision_pypi("13.0", PLATFORM, tmp_path, Quiet())
+    root, _ = provision.provision_pypi("13.0", PLATFORM, tmp_path, Quiet())
     assert agreed_release(root, "13.0") == "13.0.88"
     left = [path.name for path in (tmp_path / "toolkits").iterdir() if path != root]
     assert left == [f"{root.name}.lock"]

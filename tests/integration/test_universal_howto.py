@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.console import Quiet
-from torchwheel.toolkit.headers import torch_headers
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.toolkit.headers import torch_headers
 
 pytestmark = pytest.mark.integration
 
@@ -41,6 +41,7 @@ def test_the_extension_is_one_of_torchs_stable_abi(nvcc, cache, tmp_path):
     )
 
 
+@pytest.mark.nightly
 def test_it_gets_a_universal_wheel_that_passes_its_tests(torchwheel, links, tmp_path):
     project = Path(shutil.copytree(EXISTING, tmp_path / "axpy"))
     files = steps()

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.arch.model import parse
-from torchwheel.claims import LibraryNeeds
-from torchwheel.machine.discovery import find_host
-from torchwheel.machine.facts import InstalledToolkit, Machine, Torch
-from torchwheel.machine.toolkits import find_toolkits
-from torchwheel.pip import run_pip
-from torchwheel.toolkit.host import HostCompiler
-from torchwheel.toolkit.lock import components
-from torchwheel.validate import torch_rules
-from torchwheel.validate.before_build import build_findings
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.claims import LibraryNeeds
+from torchwheel_runtime.machine.discovery import find_host
+from torchwheel_runtime.machine.facts import InstalledToolkit, Machine, Torch
+from torchwheel_runtime.machine.toolkits import find_toolkits
+from torchwheel_runtime.pip import run_pip
+from torchwheel_runtime.toolkit.host import HostCompiler
+from torchwheel_runtime.toolkit.lock import components
+from torchwheel_runtime.validate import torch_rules
+from torchwheel_runtime.validate.before_build import build_findings
 
 pytestmark = pytest.mark.integration
 STABLE = LibraryNeeds("stable", ">=2.11", "cuda", "13.0", (parse("9.0"),))
@@ -63,7 +63,7 @@ def only(root: Path, tmp_path: Path) -> InstalledToolkit:
 
 
 def test_a_mixed_toolkit_is_refused_and_the_command_fixes_it(mixed, tmp_path, monkeypatch):
-    monkeypatch.setattr("torchwheel.machine.toolkits.USUAL_CUDA", tmp_path / "none")
+    monkeypatch.setattr("torchwheel_runtime.machine.toolkits.USUAL_CUDA", tmp_path / "none")
     toolkit = only(mixed, tmp_path)
     assert findings(toolkit) == [
         "toolkit: expected a CUDA toolkit whose parts are of one release; found CUDA 13.0 in "

@@ -10,11 +10,11 @@ import pytest
 from loopback import serving
 from rehearsal.forge import RequestFault, Token
 from rehearsal.toy import forge_with_gh
-from torchwheel.console import Quiet
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.index.catalogue import Catalogue, CatalogueWheel, catalogue_text
 from torchwheel.release import assets
 from torchwheel.release.assets import ATTESTATION, check_published, dispatch, publish_assets
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 
 WHEEL = "demo-1.0.0-py3-none-any.whl"
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import fusedops
-from torchwheel import runtime
+from torchwheel_runtime import runtime
 
 # Else torch 2.7 and 2.8 allocate at each product with a bias (docs/ops/attention.md).
 os.environ.setdefault("TORCH_CUBLASLT_UNIFIED_WORKSPACE", "1")

@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import fusedops
 from fusedops.typed import TYPES, direct_call
-from torchwheel import runtime
+from torchwheel_runtime import runtime
 
 
 @pytest.fixture(autouse=True)

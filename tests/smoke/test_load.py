@@ -8,7 +8,7 @@ import torch
 
 import fusedops
 from fusedops.registry import NAMESPACE, OPS
-from torchwheel import runtime
+from torchwheel_runtime import runtime
 
 
 def expects_native() -> bool:

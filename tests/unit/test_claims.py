@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from torchwheel import claims as claims_file
-from torchwheel.arch.model import parse
-from torchwheel.claims import Claims, LibraryNeeds, Part
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime import claims as claims_file
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.claims import Claims, LibraryNeeds, Part
+from torchwheel_runtime.errors import TorchwheelError
 from wheelmaker import PURE, stable
 
 ATEN = Claims("v", "aten", "2.6", "cuda", "cu124", "12.4", (parse("9.0a+PTX"),))

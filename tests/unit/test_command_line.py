@@ -7,7 +7,7 @@ import pytest
 
 import torchwheel
 from torchwheel import cli
-from torchwheel.arguments import Command
+from torchwheel_runtime.arguments import Command
 from wheelmaker import make_wheel
 
 # The run-time half without the extra: modules of the latter are not there.

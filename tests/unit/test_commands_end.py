@@ -9,21 +9,20 @@ import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 import torchwheel
-from torchwheel.arguments import Command, option, port_number, positive_number
 from torchwheel.cli import main
-from torchwheel.console import Escaping, Terminal, run_command
-from torchwheel.errors import (
+from torchwheel_runtime.arguments import Command, option, port_number, positive_number
+from torchwheel_runtime.console import Terminal, run_command
+from torchwheel_runtime.errors import (
     DiskFullError,
     MissingModuleError,
     TorchwheelError,
     UsageError,
     program_error,
 )
-from torchwheel.files import explain_full_disk
-from torchwheel.os_errors import explain
+from torchwheel_runtime.files import explain_full_disk
+from torchwheel_runtime.os_errors import explain
 
 
 def fails_with(error: BaseException):
@@ -114,19 +113,36 @@ def test_nothing_that_is_printed_can_draw_on_the_terminal(monkeypatch, text):
     assert said.partition("s  ")[2].rstrip() == step.partition("s    ")[2].rstrip() == expected
 
 
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 def test_a_live_line_draws_and_nothing_else_does(monkeypatch):
-    text, out = "\x1bc\x1b[2J\u202e[/b]\n", io.StringIO()
-    terminal = Terminal(Console(file=out, force_terminal=True, width=200))
-    with terminal.live_line() as progress:
+    text, out, before = "\x1bc\x1b[2J\u202e[/b]\n", Screen(), sys.stdout
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(sys, "stderr", out)
+    with Terminal().live_line() as progress:
+        progress.step(text)
+        print("\x1bc", file=sys.stderr)
         progress.step(text)
         progress.say(text)
         print(text)
-    drawn = out.getvalue()
-    assert "\x1b[?25l" in drawn
-    assert drawn.count("\\u001bc\\u001b[2J\\u202e[/b]\\u000a") >= 2
-    assert "\x1bc" not in drawn.replace("\x1b[?25", "")
-    assert "\u202e" not in drawn
-    assert not isinstance(sys.stdout, Escaping)
+    escaped = "\\u001bc\\u001b[2J\\u202e[/b]\\u000a"
+    erase = "\r\x1b[K"
+    step, printed, again, said, *_ = out.getvalue().split(erase)[1:]
+    assert (step, printed, again) == (escaped, "\\u001bc\n", escaped)
+    assert said.endswith(f"s  {escaped}\n")
+    assert sys.stdout is before
+
+
+@pytest.mark.parametrize(("columns", "drawn"), [("10", "a" * 9), ("0", "a" * 79), ("x", "a" * 79)])
+def test_a_live_line_is_no_wider_than_the_terminal(monkeypatch, columns, drawn):
+    out = Screen()
+    monkeypatch.setenv("COLUMNS", columns)
+    terminal = Terminal(out)
+    terminal.step("a" * 1000)
+    assert out.getvalue() == f"\r\x1b[K{drawn}"
 
 
 def test_an_argument_cannot_draw_on_the_terminal(capsys):

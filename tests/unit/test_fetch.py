@@ -10,10 +10,10 @@ import re
 import pytest
 
 from loopback import serving
-from torchwheel import download, fetch
-from torchwheel.errors import DiskFullError, TorchwheelError, UsageError
-from torchwheel.fetch import Fetcher, check_address, link
-from torchwheel.text import hide_users
+from torchwheel_runtime import download, fetch
+from torchwheel_runtime.errors import DiskFullError, TorchwheelError, UsageError
+from torchwheel_runtime.fetch import Fetcher, check_address, link
+from torchwheel_runtime.text import hide_users
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel import files
-from torchwheel.lock import LockBusyError, fail_if_busy, hold_lock
-from torchwheel.os_errors import explain
+from torchwheel_runtime import files
+from torchwheel_runtime.lock import LockBusyError, fail_if_busy, hold_lock
+from torchwheel_runtime.os_errors import explain
 
 # Files and folders are replaced in one step, whenever the writer is killed and whoever sweeps.
 
@@ -24,7 +24,7 @@ CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "ctypes.call_functi
 REPLACE = """
 import os, sys
 from pathlib import Path
-from torchwheel import files
+from torchwheel_runtime import files
 
 target, number, exchange = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "exchange"
 if not exchange:
@@ -114,7 +114,7 @@ def test_what_a_living_writer_holds_is_not_swept(tmp_path):
 def test_the_next_writer_removes_what_a_killed_one_left(tmp_path):
     target = tmp_path / "release"
     code = (
-        "import os, sys; from pathlib import Path; from torchwheel import files\n"
+        "import os, sys; from pathlib import Path; from torchwheel_runtime import files\n"
         "with files.make_folder_atomically(Path(sys.argv[1])) as folder:\n"
         "    (folder / 'x').touch()\n"
         "    os._exit(9)\n"
@@ -179,7 +179,7 @@ def test_the_umask_decides_who_may_read(tmp_path, umask, mask, file, folder):
 def test_temporary_files_of_a_killed_run_are_swept_and_no_others(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     code = (
-        "import os, sys, tempfile; from torchwheel import files\n"
+        "import os, sys, tempfile; from torchwheel_runtime import files\n"
         "tempfile.tempdir = sys.argv[1]\n"
         "with files.own_temporary_files():\n"
         "    open(os.path.join(tempfile.mkdtemp(), 'x'), 'w').close()\n"
@@ -209,7 +209,7 @@ def test_without_a_folder_for_temporary_files_a_command_still_runs(tmp_path, mon
 def test_no_trial_file_is_written_that_a_kill_would_leave(tmp_path):
     code = (
         "import os, sys\n"
-        "from torchwheel import files\n"
+        "from torchwheel_runtime import files\n"
         "made = []\n"
         "def note(event, arguments):\n"
         "    if event == 'open' and arguments[2] & os.O_CREAT:\n"
@@ -244,7 +244,7 @@ def test_a_folder_in_which_nothing_can_be_made_is_an_error_and_no_loop(write, mo
 HOLD = """
 import sys
 from pathlib import Path
-from torchwheel.lock import hold_lock
+from torchwheel_runtime.lock import hold_lock
 with hold_lock(Path(sys.argv[1]), lambda: None):
     print("held", flush=True)
     sys.stdin.read()

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel import json_files
-from torchwheel.errors import MalformedError
-from torchwheel.json_files import MAX_BYTES, FileName, last_line, parse_json, read_json
+from torchwheel_runtime import json_files
+from torchwheel_runtime.errors import MalformedError
+from torchwheel_runtime.json_files import MAX_BYTES, FileName, last_line, parse_json, read_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,11 +234,11 @@ def test_the_last_line(output, last):
 
 
 def test_no_other_module_reads_json():
-    package = Path(json_files.__file__).parent
+    packages = Path(json_files.__file__).parents[1]
     readers = {
-        str(path.relative_to(package))
-        for path in package.rglob("*.py")
+        str(path.relative_to(packages))
+        for path in packages.glob("torchwheel*/**/*.py")
         if re.search(r"\bjson\.loads?\(|\bJSONDecoder\(", path.read_text())
     }
     # probe.py runs where there is no torchwheel, and reads what a fork of itself has written.
-    assert readers == {"json_files.py", "smoke/probe.py"}
+    assert readers == {"torchwheel_runtime/json_files.py", "torchwheel/smoke/probe.py"}

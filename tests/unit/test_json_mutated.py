@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from jsonmutator import mutated
-from torchwheel.builder import hipify
-from torchwheel.errors import TorchwheelError
 from torchwheel.pipeline import bundled, container_files
-from torchwheel.process import ProcessResult
 from torchwheel.sdist import build_setup
 from torchwheel.smoke import requirements
 from torchwheel.smoke.environment import Environment
 from torchwheel.steps.compiler_cache import CacheUse
-from torchwheel.toolkit import index
+from torchwheel_runtime.builder import hipify
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.process import ProcessResult
+from torchwheel_runtime.toolkit import index
 
 WHEEL = "demo-1.0.0-py3-none-any.whl"
 

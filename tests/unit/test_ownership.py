@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from programmaker import program
-from torchwheel import ownership
-from torchwheel.errors import TorchwheelError
-from torchwheel.fetch import Fetcher
-from torchwheel.ownership import (
+from torchwheel_runtime import ownership
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.fetch import Fetcher
+from torchwheel_runtime.ownership import (
     UntrustedError,
     check_tree,
     closed_folder,

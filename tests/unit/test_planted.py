@@ -17,7 +17,7 @@ from model_library import MODELS, Library, model_flags, plan, reaches  # noqa: E
 from planted import load, misplaced  # noqa: E402
 
 from fusedops.registry import families  # noqa: E402
-from torchwheel.builder import Flags  # noqa: E402
+from torchwheel_runtime.builder import Flags  # noqa: E402
 
 CSRC = ROOT / "csrc"
 

@@ -12,13 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel import process
-from torchwheel.errors import DiskFullError, TorchwheelError
+import torchwheel
+import torchwheel_runtime
+from torchwheel import programs
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import DiskFullError, TorchwheelError
 
 # Programs are run in one place, and a failure is one line.
 
 
-PACKAGE = Path(process.__file__).parent
+HALVES = (torchwheel, torchwheel_runtime)
 # They start a child that outlives a call, is killed as a group or runs without torchwheel.
 OTHERS = {
     "doctor/importing.py",
@@ -36,8 +39,9 @@ def python(code: str) -> list[str]:
 
 def test_no_other_module_starts_programs():
     users = {
-        str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*.py")
+        str(path.relative_to(half.__path__[0]))
+        for half in HALVES
+        for path in Path(half.__path__[0]).rglob("*.py")
         if re.search(r"^\s*(import|from) subprocess\b", path.read_text(), re.MULTILINE)
     }
     assert users == OTHERS
@@ -74,7 +78,7 @@ def test_a_program_that_is_not_run(tmp_path):
     with pytest.raises(process.NotRunError, match="gave no answer in 1 s"):
         process.run(python("import time; time.sleep(60)"), timeout=1)
     with pytest.raises(process.NotRunError), (tmp_path / "log").open("w") as log:
-        process.stream([tmp_path / "x"], print, log=log)
+        programs.stream([tmp_path / "x"], print, log=log)
     with pytest.raises(process.NotRunError):
         process.stream_terminal([str(tmp_path / "x")], print, {})
 
@@ -116,7 +120,7 @@ def test_lines_come_while_the_program_runs(tmp_path):
     )
     heard = []
     with (tmp_path / "log").open("w") as log:
-        assert process.stream(python(code), heard.append, log=log) == 2
+        assert programs.stream(python(code), heard.append, log=log) == 2
     assert heard == ["out", " err"]
     assert (tmp_path / "log").read_text() == "\x1b[1mout\x1b[0m\n err\n"
 
@@ -140,14 +144,15 @@ def test_a_terminals_lines_come_once_and_without_codes():
 COMMAND = """
 import signal, sys, tempfile
 from pathlib import Path
-from torchwheel import process, process_tree
-from torchwheel.arguments import command
+from torchwheel import programs
+from torchwheel_runtime import process
+from torchwheel_runtime.arguments import command
 from torchwheel.cli import main
 
 # What `nohup pytest &` starts would ignore some of them.
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)
-process_tree._GRACE = 0.3
+programs._GRACE = 0.3
 folder = Path(sys.argv[1])
 tempfile.tempdir = sys.argv[1]
 SCRIPT = '''
@@ -244,7 +249,7 @@ def test_a_signal_ends_programs_theirs_and_the_server_that_the_run_started(
 BUILD = """
 import signal, sys
 from pathlib import Path
-from torchwheel.builder import ninja
+from torchwheel_runtime.builder import ninja
 
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
 if sys.argv[2] == "handler":
@@ -295,9 +300,9 @@ def test_compilers_end_with_a_users_own_process(tmp_path, how, number, status):
 def test_a_signal_that_is_ignored_stays_ignored(handler, says):
     code = (
         "import os, signal\n"
-        "from torchwheel import process_tree\n"
+        "from torchwheel import programs\n"
         f"signal.signal(signal.SIGHUP, signal.{handler})\n"
-        "with process_tree.end_programs_on_signals():\n"
+        "with programs.end_programs_on_signals():\n"
         "    os.kill(os.getpid(), signal.SIGHUP)\n"
         "    print('goes on')\n"
     )
@@ -309,13 +314,13 @@ def test_a_signal_that_is_ignored_stays_ignored(handler, says):
 def test_no_program_starts_while_a_signal_ends_them():
     code = (
         "import os, signal, threading\n"
-        "from torchwheel import process, process_tree\n"
+        "from torchwheel import programs\nfrom torchwheel_runtime import process\n"
         "try:\n"
-        "    with process_tree.end_programs_on_signals():\n"
+        "    with programs.end_programs_on_signals():\n"
         "        try:\n"
         "            os.kill(os.getpid(), signal.SIGTERM)\n"
         "        finally:\n"
-        "            for start in (process.run, lambda c: process.stream(c, print, log=None)):\n"
+        "            for start in (process.run, lambda c: programs.stream(c, print, log=None)):\n"
         "                try:\n"
         "                    start(['true'])\n"
         "                except process.NotRunError as error:\n"
@@ -331,9 +336,9 @@ def test_no_program_starts_while_a_signal_ends_them():
 def test_another_thread_leaves_the_signals_alone():
     code = (
         "import signal, threading\n"
-        "from torchwheel import process_tree\n"
+        "from torchwheel import programs\n"
         "def work():\n"
-        "    with process_tree.end_programs_on_signals():\n"
+        "    with programs.end_programs_on_signals():\n"
         "        print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)\n"
         "thread = threading.Thread(target=work); thread.start(); thread.join()\n"
     )

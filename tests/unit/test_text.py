@@ -4,8 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.errors import UsageError
-from torchwheel.text import detail_lines, parse_age, parse_size, size_cap, size_text, table_rows
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.text import (
+    detail_lines,
+    parse_age,
+    parse_size,
+    size_cap,
+    size_text,
+    table_rows,
+)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ import pytest
 
 import hostile
 from torchwheel.check.declared import read_declared
-from torchwheel.errors import UsageError
 from torchwheel.index.withdrawals import read_withdrawals
 from torchwheel.matrix.load import load
 from torchwheel.scaffold.foreign import read_project
 from torchwheel.text_files import MAX_BYTES, read_text, read_toml
+from torchwheel_runtime.errors import UsageError
 
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "matrix": ("matrix.yaml", load),

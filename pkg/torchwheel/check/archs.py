@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from torchwheel.arch.model import Arch, backend_of
 from torchwheel.check.facts import GateError, Limits, WheelFacts
-from torchwheel.claims import Claims, LibraryNeeds
-from torchwheel.inspect.elf import GpuCode
+from torchwheel_runtime.arch.model import Arch, backend_of
+from torchwheel_runtime.claims import Claims, LibraryNeeds
+from torchwheel_runtime.inspect.elf import GpuCode
 
 
 def archs(facts: WheelFacts, limits: Limits) -> str:

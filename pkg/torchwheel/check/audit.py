@@ -11,10 +11,10 @@ from auditwheel.error import NonPlatformWheelError
 from auditwheel.policy import Policy
 from auditwheel.wheel_abi import analyze_wheel_abi, get_wheel_elfdata
 
-from torchwheel.claims import Claims, LibraryNeeds, Part
 from torchwheel.data import read
-from torchwheel.inspect.elf import Library
-from torchwheel.versions import major_version, version_numbers
+from torchwheel_runtime.claims import Claims, LibraryNeeds, Part
+from torchwheel_runtime.inspect.elf import Library
+from torchwheel_runtime.versions import major_version, version_numbers
 
 DRIVER = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
 """Libraries of the GPU's driver: a wheel that needs them loads on machines with a GPU alone, which

@@ -15,7 +15,7 @@ from torchwheel.inspect.installed import (
     runs_at_start,
 )
 from torchwheel.inspect.wheel import Wheel, is_library
-from torchwheel.text import join_names, quote
+from torchwheel_runtime.text import join_names, quote
 
 _METADATA = ("METADATA", "WHEEL", "RECORD", "torchwheel.json", "entry_points.txt", "top_level.txt")
 _OF_ANOTHER = "is read as the metadata of another package"

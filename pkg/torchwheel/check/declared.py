@@ -8,8 +8,8 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from torchwheel.errors import UsageError
 from torchwheel.text_files import exists, read_toml
+from torchwheel_runtime.errors import UsageError
 
 EntryPoints = Mapping[str, Mapping[str, str]]
 """By group, e.g. "console_scripts": the object of each name."""

@@ -10,15 +10,14 @@ from typing import Generic, TypeVar
 
 from torchwheel.check.audit import Audit, audit, provided_by_torch
 from torchwheel.check.declared import Declared
-from torchwheel.claims import Claims
-from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.cuda import find_cuobjdump
-from torchwheel.inspect.elf import GpuCode, Library, read_library, symbol_count
-from torchwheel.inspect.gpu_code import read_gpu_code
 from torchwheel.inspect.wheel import ExtractedFile, OpenWheel, Wheel, open_wheel
-from torchwheel.inspect.window import CpuTime
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.inspect.cuda import find_cuobjdump
+from torchwheel_runtime.inspect.elf import GpuCode, Library, read_library, symbol_count
+from torchwheel_runtime.inspect.gpu_code import read_gpu_code
+from torchwheel_runtime.inspect.window import CpuTime, WheelError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,22 +5,24 @@ metadata say.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel import __version__, files
+from torchwheel import __version__
 from torchwheel.check.archs import archs
 from torchwheel.check.content import content
 from torchwheel.check.facts import GateError, Limits, WheelFacts, read_facts
 from torchwheel.check.libraries import platform_tag, runtime, torch_symbols
 from torchwheel.check.metadata import metadata
 from torchwheel.check.named_claims import case_of
-from torchwheel.check.named_gates import NAMED_GATES
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel.check.named_gates import NAMED_GATES, findings_of_gate
 from torchwheel.findings import Finding, sarif_text, summary_text
 from torchwheel.inspect.inspection import inspect_wheel
-from torchwheel.os_errors import explain
-from torchwheel.text import escape, shorten_line, table_rows
+from torchwheel_runtime import files
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.os_errors import explain
+from torchwheel_runtime.text import escape, shorten_line, table_rows
 
 MAX_SIZE_MIB = 64
 _MOST_SAID = 3
@@ -87,8 +89,7 @@ def judge(
     if facts.wheel.fault is not None:
         return _unread(gates, " ".join(facts.wheel.fault.split()))
     return tuple(
-        _run_gate(name, lambda gate=gate: gate(facts, limits))[0]  # type: ignore[misc]
-        for name, gate in gates.items()
+        _run_gate(name, functools.partial(gate, facts, limits))[0] for name, gate in gates.items()
     )
 
 
@@ -108,8 +109,7 @@ def judge_named(wheel: Path, max_size_mib: float | None = None) -> Judged:
         return ()
 
     gates: dict[str, Callable[[], str | Iterable[Finding]]] = {
-        name: lambda gate=gate: gate(case)  # type: ignore[misc]
-        for name, gate in NAMED_GATES.items()
+        name: functools.partial(findings_of_gate, case, name) for name in NAMED_GATES
     }
     if max_size_mib is not None:
         gates["size"] = sized

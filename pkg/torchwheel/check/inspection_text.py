@@ -4,14 +4,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from torchwheel.arch.model import BRANDS
 from torchwheel.check.named_claims import NamedCase, TorchFit
 from torchwheel.data import read
 from torchwheel.findings import Finding, finding_json
 from torchwheel.inspect.installed import PROGRAMS
-from torchwheel.inspect.library_facts import GpuRuntime, LibraryFacts
-from torchwheel.inspect.targets import GpuTarget
-from torchwheel.text import escape, hanging_lines, join_names, shorten_line, size_text
+from torchwheel.inspect.library_facts import GpuRuntime, GpuTarget, LibraryFacts
+from torchwheel_runtime.arch.model import BRANDS
+from torchwheel_runtime.text import escape, hanging_lines, join_names, shorten_line, size_text
 
 SCHEMA = 1
 _KINDS = {"sass": "SASS", "hsaco": "AMD", "ptx": "PTX"}
@@ -183,6 +182,7 @@ def inspection_json(case: NamedCase, findings: Sequence[Finding]) -> str:
 
 def _library_json(case: NamedCase, library: LibraryFacts) -> dict[str, Any]:
     fit = case.torch.get(library.name)
+    # The fields of the dataclasses have the names and the order of the JSON.
     return {
         "name": library.name,
         "size": library.size,
@@ -190,33 +190,10 @@ def _library_json(case: NamedCase, library: LibraryFacts) -> dict[str, Any]:
         "problem": library.problem,
         "machine": library.machine,
         "soname": library.soname,
-        "gpu_code": [
-            {
-                "kind": target.kind,
-                "arch": str(target.arch),
-                "modules": target.modules,
-                "kernels": target.kernels,
-                "size": target.size,
-                "packed": target.packed,
-                "packings": target.packings,
-            }
-            for target in library.targets
-        ],
+        "gpu_code": [vars(target) | {"arch": str(target.arch)} for target in library.targets],
         "gpu_code_problem": library.targets_problem,
-        "runtimes": [
-            {"how": r.how, "backend": r.backend, "library": r.library, "version": r.version}
-            for r in library.runtimes
-        ],
-        "torch": None
-        if fit is None
-        else {
-            "shims": fit.shims,
-            "others": fit.others,
-            "strings": fit.strings,
-            "releases": fit.releases,
-            "lacking": dict(fit.lacking),
-            "unknown": fit.unknown,
-        },
+        "runtimes": list(map(vars, library.runtimes)),
+        "torch": fit and vars(fit) | {"lacking": dict(fit.lacking)},
         "python_symbols": len(library.python),
         "versions": dict(library.versions),
         "run_paths": library.run_paths,

@@ -15,11 +15,18 @@ from torchwheel.check.audit import (
     reason_for,
 )
 from torchwheel.check.facts import GateError, Limits, WheelFacts
-from torchwheel.check.limited_api import PREFIXES, python_faults
-from torchwheel.claims import Claims, Part
-from torchwheel.inspect.elf import SHIMS, Library, UndefinedSymbol, is_cxx
-from torchwheel.validate.gpu_rules import tag_floor
-from torchwheel.versions import version_numbers
+from torchwheel.check.limited_api import python_faults
+from torchwheel_runtime.claims import Claims, Part
+from torchwheel_runtime.inspect.elf import (
+    PYTHON,
+    SHIMS,
+    TORCH_PYTHON,
+    Library,
+    UndefinedSymbol,
+    is_cxx,
+)
+from torchwheel_runtime.validate.at_load import tag_floor
+from torchwheel_runtime.versions import version_numbers
 
 ANY = "any"
 
@@ -85,8 +92,6 @@ _WITH_LOADER = frozenset({"libc10.so", "libtorch_cpu.so", "libtorch_python.so"})
 """Libraries of torch that are themselves linked with libdl.so.2, which has the functions of the
 dynamic loader before glibc 2.34. Read in PyPI's torch 2.6, 2.8, 2.11 and 2.13. The headers of CUDA
 13.2 call these functions (cuda/__driver/driver_api.h), and few projects link with libdl."""
-_OF_PYTHON = "THP"
-"""The prefix of libtorch_python's C names."""
 _OLDEST = ("cp310", "abi3")
 """What entry points are compiled for."""
 # torch's libraries contain and export what newer releases of libstdc++ added. An extension that is
@@ -161,10 +166,10 @@ def _faults_of_part(part: Part, symbols: set[UndefinedSymbol]) -> Iterator[str]:
         else:
             yield from _stable_faults(part.torch_release, symbols)
         for name in names:
-            if name.startswith(PREFIXES) or _OF_PYTHON in name:
+            if name.startswith(PYTHON) or TORCH_PYTHON in name:
                 yield f"{name} is for one Python; a universal front end serves every Python"
         return
-    allowed = PREFIXES if part.kind == "entry_points" else ()
+    allowed = PYTHON if part.kind == "entry_points" else ()
     for symbol in symbols:
         optional = symbol.weak and optional_symbol(symbol.name)
         if not symbol.name.startswith(allowed) and not optional:
@@ -207,8 +212,8 @@ def _aten_faults(symbols: set[UndefinedSymbol]) -> Iterator[str]:
     """An aten library is for one torch and one Python: prefixes tell their symbols."""
     for symbol in symbols:
         from_torch = is_cxx(symbol.name) or symbol.name.startswith(
-            (*SHIMS, *_STD, _OF_PYTHON, "_ZTI", "_ZTV", "_ZTS", "_ZN8pybind11")
+            (*SHIMS, *_STD, TORCH_PYTHON, "_ZTI", "_ZTV", "_ZTS", "_ZN8pybind11")
         )
-        from_python = symbol.name.startswith(PREFIXES)
+        from_python = symbol.name.startswith(PYTHON)
         if not (from_torch or from_python or (symbol.weak and optional_symbol(symbol.name))):
             yield f"{symbol.name} is undefined and neither torch nor Python is known to give it"

@@ -9,12 +9,12 @@ import importlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 
-from torchwheel import data, files
-from torchwheel.versions import version_numbers
+from torchwheel import data
+from torchwheel_runtime import files
+from torchwheel_runtime.inspect.elf import PYTHON
+from torchwheel_runtime.versions import version_numbers
 
 FILE = "limited_api.json"
-PREFIXES = ("Py", "_Py")
-"""Of the names of Python's C symbols."""
 
 
 @functools.cache
@@ -37,7 +37,7 @@ def python_faults(tags: Iterable[tuple[str, str]], symbols: Iterable[str]) -> It
         symbols: the undefined symbols of its libraries.
     """
     pairs = set(tags)
-    used = sorted({name for name in symbols if name.startswith(PREFIXES)})
+    used = sorted({name for name in symbols if name.startswith(PYTHON)})
     if any(abi == "none" for _, abi in pairs):
         for name in used:
             yield f"{name} is a symbol of Python; a wheel tagged none may use none"

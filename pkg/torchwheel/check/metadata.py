@@ -7,9 +7,9 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from torchwheel.check.facts import GateError, Limits, WheelFacts
-from torchwheel.claims import Claims
-from torchwheel.files import record_hash
 from torchwheel.inspect.wheel import Wheel
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.files import record_hash
 
 
 def metadata(facts: WheelFacts, _: Limits) -> str:

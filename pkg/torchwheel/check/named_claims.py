@@ -12,10 +12,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from torchwheel.check.torch_symbols import ExportTable, export_table
-from torchwheel.inspect.elf import SHIMS
 from torchwheel.inspect.inspection import Inspection
 from torchwheel.inspect.library_facts import LibraryFacts
 from torchwheel.inspect.local_version import SAYS_NOTHING, LocalVersion, read_local_version
+from torchwheel_runtime.inspect.elf import SHIMS, TORCH_PYTHON
 
 _CUDA_PACKAGE = re.compile(r"nvidia-cuda-runtime(?:-cu(\d\d))?")
 
@@ -139,7 +139,7 @@ def fit_torch(
 def _may_be_torchs(name: str) -> bool:
     if _HIP.match(name):
         return False
-    return name.startswith((*SHIMS, "THP")) or _OF_EXTENSIONS.match(name) is not None
+    return name.startswith((*SHIMS, TORCH_PYTHON)) or _OF_EXTENSIONS.match(name) is not None
 
 
 def _strings(names: Iterable[str]) -> Literal["old", "new"] | None:

@@ -13,58 +13,65 @@ from pathlib import PurePosixPath
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from torchwheel.arch.model import BRANDS, Backend
 from torchwheel.check.limited_api import outside_limited_api
 from torchwheel.check.named_claims import NamedCase, NamedClaims
 from torchwheel.data import read
 from torchwheel.findings import Finding, Level
-from torchwheel.inspect.elf import qualified_name
 from torchwheel.inspect.installed import OF_PYTHON, owner_of
 from torchwheel.inspect.library_facts import LibraryFacts
-from torchwheel.text import join_names, quote, shorten
-from torchwheel.validate.gpu_rules import tag_floor
-from torchwheel.versions import major_version, version_numbers
+from torchwheel_runtime.arch.model import BRANDS, Backend
+from torchwheel_runtime.inspect.elf import qualified_name
+from torchwheel_runtime.text import join_names, quote, shorten
+from torchwheel_runtime.validate.at_load import tag_floor
+from torchwheel_runtime.versions import major_version, version_numbers
 
 _NAMED = 3
 
 
-NamedGate = Callable[[NamedCase], Iterator[Finding]]
+Row = tuple[str, Level, str]
+"""A finding of a gate, without the gate's name: the fact, the level and the place."""
+NamedGate = Callable[[NamedCase], Iterator[Row]]
 
 
-def record(case: NamedCase) -> Iterator[Finding]:
+def _error(found: str, where: str = "") -> Row:
+    return found, "error", where
+
+
+def _warning(found: str, where: str = "") -> Row:
+    return found, "warning", where
+
+
+def record(case: NamedCase) -> Iterator[Row]:
     """RECORD lists every file with its hash."""
-    if case.facts.record_fault:
-        yield Finding("record", case.facts.record_fault)
+    if fault := case.facts.faults.get("record"):
+        yield _error(fault)
 
 
-def content(case: NamedCase) -> Iterator[Finding]:
+def content(case: NamedCase) -> Iterator[Row]:
     """No file runs whenever Python starts, and none takes the name of a module of Python."""
     facts = case.facts
-    if facts.entry_points_fault:
-        yield Finding("content", facts.entry_points_fault)
+    if fault := facts.faults.get("entry_points"):
+        yield _error(fault)
     if facts.kind != "wheel":
         return
     for place in facts.at_start:
-        yield Finding("content", "runs whenever Python starts", where=place)
+        yield _error("runs whenever Python starts", place)
     for name in facts.names:
         owner = owner_of(name, facts.named.name if facts.named else None, facts.metadata)
         if owner and name not in facts.at_start:
             level: Level = "error" if owner == OF_PYTHON else "warning"
-            yield Finding("content", f"has the name of {owner}", level, name)
+            yield (f"has the name of {owner}", level, name)
 
 
-def metadata(case: NamedCase) -> Iterator[Finding]:
+def metadata(case: NamedCase) -> Iterator[Row]:
     """METADATA and WHEEL can be read, and agree with the file name."""
     facts, named = case.facts, case.facts.named
-    for fault in (facts.name_fault, facts.wheel_fault, facts.claims_fault):
-        if fault:
-            yield Finding("metadata", fault)
-    if facts.metadata_fault and facts.metadata:
-        # What installers read is right.
-        says = f"METADATA is not valid: {facts.metadata_fault}"
-        yield Finding("metadata", says, "warning")
-    elif facts.metadata_fault:
-        yield Finding("metadata", facts.metadata_fault)
+    for name in ("name", "wheel", "claims"):
+        if name in facts.faults:
+            yield _error(facts.faults[name])
+    if fault := facts.faults.get("metadata"):
+        # Where there are fields, what installers read is right.
+        yield _warning(f"METADATA is not valid: {fault}") if facts.metadata else _error(fault)
     if named and facts.metadata:
         pairs = (
             ("Name", canonicalize_name(facts.metadata.name), named.name),
@@ -72,32 +79,23 @@ def metadata(case: NamedCase) -> Iterator[Finding]:
         )
         for field, found, expected in pairs:
             if found != expected:
-                yield Finding(
-                    "metadata", f"METADATA {field} is {found}, the file name says {expected}"
-                )
+                yield _error(f"METADATA {field} is {found}, the file name says {expected}")
     if named and facts.wheel_tags is not None and facts.wheel_tags != named.tags:
         found, expected = (" ".join(sorted(map(str, t))) for t in (facts.wheel_tags, named.tags))
-        yield Finding("metadata", f"WHEEL has the tags {found}, the file name {expected}")
+        yield _error(f"WHEEL has the tags {found}, the file name {expected}")
     if facts.purelib and facts.libraries:
-        yield Finding(
-            "metadata", "WHEEL says Root-Is-Purelib: true, and there is machine code in it"
-        )
+        yield _error("WHEEL says Root-Is-Purelib: true, and there is machine code in it")
 
 
-def gpu_code(case: NamedCase) -> Iterator[Finding]:
+def gpu_code(case: NamedCase) -> Iterator[Row]:
     """All GPU code can be read, and is of the backend that the version names."""
     claims, libraries = case.claims, case.facts.libraries
     for library in libraries:
         for fault in (library.problem, library.targets_problem):
             if fault:
-                yield Finding("gpu-code", f"cannot be read: {fault}", where=library.name)
+                yield _error(f"cannot be read: {fault}", library.name)
         if library.targets and not any(target.is_code for target in library.targets):
-            yield Finding(
-                "gpu-code",
-                "has PTX or empty modules, and no kernel in machine code",
-                "warning",
-                library.name,
-            )
+            yield _warning("has PTX or empty modules, and no kernel in machine code", library.name)
     unread = any(library.problem or library.targets_problem for library in libraries)
     found = frozenset(backend for library in libraries for backend in library.backends)
     releases: dict[Backend, str | None] = {"cuda": claims.cuda, "rocm": claims.local.rocm}
@@ -106,14 +104,14 @@ def gpu_code(case: NamedCase) -> Iterator[Finding]:
         # A requirement on CUDA's runtime may serve a library that is not in this wheel.
         if claimed and others and backend not in found:
             brand = BRANDS["rocm" if backend == "cuda" else "cuda"]
-            yield Finding("gpu-code", f"is for {BRANDS[backend]} {claimed}, has {brand} code")
+            yield _error(f"is for {BRANDS[backend]} {claimed}, has {brand} code")
         elif claimed and _is_local(case) and not found and not unread:
             # What calls CUDA's driver itself may need no kernel of its own.
             level: Level = "warning" if any(_DRIVER in lib.needed for lib in libraries) else "error"
             says = f"is for {BRANDS[backend]} {claimed}, has no GPU code"
-            yield Finding("gpu-code", says, level)
+            yield (says, level, "")
     if claims.local.cpu and found:
-        yield Finding("gpu-code", "is for CPUs by its version, and has code for GPUs")
+        yield _error("is for CPUs by its version, and has code for GPUs")
 
 
 def _is_local(case: NamedCase) -> bool:
@@ -122,26 +120,26 @@ def _is_local(case: NamedCase) -> bool:
     return bool(named and named.version.local)
 
 
-def _not_judged(case: NamedCase, gate: str) -> Iterator[Finding]:
+def _not_judged(case: NamedCase) -> Iterator[Row]:
     """A finding for each library that cannot be read: nothing is known of it, so no gate holds.
 
     Gate `gpu-code` says why.
     """
     for library in case.facts.libraries:
         if library.problem:
-            yield Finding(gate, "not judged: cannot be read", where=library.name)
+            yield _error("not judged: cannot be read", library.name)
 
 
-def torch_symbols(case: NamedCase) -> Iterator[Finding]:
+def torch_symbols(case: NamedCase) -> Iterator[Row]:
     """Every torch that the wheel allows has every symbol that its libraries need."""
-    yield from _not_judged(case, "torch-symbols")
+    yield from _not_judged(case)
     table = case.table
     for name, fit in case.torch.items():
         claims = _claims_of_library(case, name)
         if fit.unknown:
             names = _names(fit.unknown)
             known = f"torch {table.releases[0]} to {table.releases[-1]} of PyPI"
-            yield Finding("torch-symbols", f"needs {names}, which no {known} has", where=name)
+            yield _error(f"needs {names}, which no {known} has", name)
         lacking = dict(fit.lacking)
         claimed = [release for release in table.releases if _allows(claims, release)]
         if claims.local.new_strings and "2.6" in claimed:
@@ -149,23 +147,18 @@ def torch_symbols(case: NamedCase) -> Iterator[Finding]:
             claimed.remove("2.6")
         if wrong := [release for release in claimed if release in lacking]:
             first = lacking[wrong[0]]
-            yield Finding(
-                "torch-symbols",
+            yield _error(
                 f"is for torch {join_names(wrong)} too, by {_range(claims)}, and "
                 f"{_names((first,))} is not in {wrong[0]}",
-                where=name,
+                name,
             )
         claimed_strings = {True: "new", False: "old", None: None}[claims.local.new_strings]
         if claimed_strings and fit.strings and claimed_strings != fit.strings:
-            yield Finding(
-                "torch-symbols",
-                f"has the {fit.strings} std::string, and its version says {claimed_strings}",
-                where=name,
+            yield _error(
+                f"has the {fit.strings} std::string, and its version says {claimed_strings}", name
             )
     if case.torch and case.facts.kind != "library" and case.claims.torch is None:
-        yield Finding(
-            "torch-symbols", "needs torch, and no Requires-Dist says which one", "warning"
-        )
+        yield _warning("needs torch, and no Requires-Dist says which one")
 
 
 def _claims_of_library(case: NamedCase, name: str) -> NamedClaims:
@@ -200,12 +193,12 @@ def _names(symbols: tuple[str, ...]) -> str:
 _FOR_ONE_PYTHON = re.compile(r"\.(cpython-(\d)(\d+)t?-[\w-]+|cp(\d)(\d+)-[\w-]+)\.so$")
 
 
-def python_abi(case: NamedCase) -> Iterator[Finding]:
+def python_abi(case: NamedCase) -> Iterator[Row]:
     """Libraries are for the Pythons that the tags name: the limited API where these are several."""
     claims = case.claims
     if not claims.abis:
         return
-    yield from _not_judged(case, "python-abi")
+    yield from _not_judged(case)
     for library in case.facts.libraries:
         match = _FOR_ONE_PYTHON.search(library.base_name)
         own = f"cp{match[2] or match[4]}{match[3] or match[5]}" if match else None
@@ -214,42 +207,30 @@ def python_abi(case: NamedCase) -> Iterator[Finding]:
             tag = "-".join((".".join(claims.interpreters), ".".join(claims.abis)))
             # A library without symbols of Python may be loaded by its path.
             level: Level = "error" if library.python else "warning"
-            yield Finding(
-                "python-abi",
-                f"only {own} imports it, and the wheel is for {tag}",
-                level,
-                library.name,
-            )
+            yield (f"only {own} imports it, and the wheel is for {tag}", level, library.name)
         if several and (outside := outside_limited_api(library.python)):
-            yield Finding(
-                "python-abi",
+            yield _error(
                 f"needs {_names(tuple(outside))} of CPython, which is not in the limited API",
-                where=library.name,
+                library.name,
             )
 
 
 _DRIVER = "libcuda.so.1"
 
 
-def runtime(case: NamedCase) -> Iterator[Finding]:
+def runtime(case: NamedCase) -> Iterator[Row]:
     """Every library that is needed is in the wheel, of the system, or torch's and its toolkit's."""
-    yield from _not_judged(case, "runtime")
+    yield from _not_judged(case)
     libraries = case.facts.libraries
     own = {name for lib in libraries for name in (lib.soname, lib.base_name) if name}
     for library in libraries:
         if outside := [n for n in library.needed if n not in own and not _is_provided(n)]:
-            yield Finding(
-                "runtime",
+            yield _error(
                 f"needs {join_names(outside)}: not in the wheel, of torch or in a manylinux policy",
-                where=library.name,
-            )
-        if _DRIVER in library.needed:
-            yield Finding(
-                "runtime",
-                f"needs {_DRIVER}: it cannot be loaded where no driver is",
-                "warning",
                 library.name,
             )
+        if _DRIVER in library.needed:
+            yield _warning(f"needs {_DRIVER}: it cannot be loaded where no driver is", library.name)
         yield from _runtime_findings(case, library)
 
 
@@ -260,34 +241,25 @@ def _is_provided(name: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _runtime_findings(case: NamedCase, library: LibraryFacts) -> Iterator[Finding]:
+def _runtime_findings(case: NamedCase, library: LibraryFacts) -> Iterator[Row]:
     for found in library.runtimes:
         claimed = case.claims.cuda if found.backend == "cuda" else case.claims.local.rocm
         if found.how == "grafted":
-            yield Finding(
-                "runtime",
-                f"needs {found.library}: a second runtime beside torch's",
-                "warning",
-                library.name,
-            )
+            yield _warning(f"needs {found.library}: a second runtime beside torch's", library.name)
         if claimed and found.version and major_version(found.version) != major_version(claimed):
-            yield Finding(
-                "runtime",
-                f"needs {found.library}, and the wheel is for {claimed}",
-                where=library.name,
-            )
+            yield _error(f"needs {found.library}, and the wheel is for {claimed}", library.name)
 
 
-def run_paths(case: NamedCase) -> Iterator[Finding]:
+def run_paths(case: NamedCase) -> Iterator[Row]:
     """The loader looks for libraries in the installed packages alone."""
-    yield from _not_judged(case, "run-paths")
+    yield from _not_judged(case)
     for library in case.facts.libraries:
         depth = len(PurePosixPath(library.name).parts) - 1
         for text in library.run_paths:
             if fault := _fault_of_path(text, depth, case.facts.kind == "library"):
                 # Root alone can put a library into a folder of the system.
                 level: Level = "warning" if text.startswith(_OF_ROOT) else "error"
-                yield Finding("run-paths", f"{quote(text)} {fault}", level, library.name)
+                yield (f"{quote(text)} {fault}", level, library.name)
 
 
 _OF_ROOT = ("/usr/", "/opt/", "/lib/", "/lib64/")
@@ -304,36 +276,24 @@ def _fault_of_path(text: str, depth: int, alone: bool) -> str | None:
     return None
 
 
-def platform_tag(case: NamedCase) -> Iterator[Finding]:
+def platform_tag(case: NamedCase) -> Iterator[Row]:
     """The platform tags name a machine and a C library that the libraries can run with."""
     platforms = case.claims.platforms
     if not platforms or not case.facts.libraries:
         return
     if platforms == ("any",):
-        yield Finding("platform-tag", "the tag says any platform; there is machine code in it")
+        yield _error("the tag says any platform; there is machine code in it")
         return
     if all(platform.startswith("linux_") for platform in platforms):
-        yield Finding(
-            "platform-tag",
-            f"{join_names(platforms)} names no C library: no index takes it",
-            "warning",
-        )
-    yield from _not_judged(case, "platform-tag")
+        yield _warning(f"{join_names(platforms)} names no C library: no index takes it")
+    yield from _not_judged(case)
     floor = tag_floor(platforms)
     for library in case.facts.libraries:
         if library.machine and not any(p.endswith(f"_{library.machine}") for p in platforms):
-            yield Finding(
-                "platform-tag",
-                f"is for {library.machine}, the tag {join_names(platforms)}",
-                where=library.name,
-            )
+            yield _error(f"is for {library.machine}, the tag {join_names(platforms)}", library.name)
         glibc = library.versions.get("GLIBC")
         if floor and glibc and version_numbers(glibc) > version_numbers(floor):
-            yield Finding(
-                "platform-tag",
-                f"needs glibc {glibc}, the tag promises {floor}",
-                where=library.name,
-            )
+            yield _error(f"needs glibc {glibc}, the tag promises {floor}", library.name)
 
 
 NAMED_GATES: Mapping[str, NamedGate] = {
@@ -349,6 +309,11 @@ NAMED_GATES: Mapping[str, NamedGate] = {
 }
 
 
+def findings_of_gate(case: NamedCase, name: str) -> tuple[Finding, ...]:
+    """The findings of one gate."""
+    return tuple(Finding(name, *row) for row in NAMED_GATES[name](case))
+
+
 def findings_of(case: NamedCase) -> tuple[Finding, ...]:
     """The findings of all gates."""
-    return tuple(finding for gate in NAMED_GATES.values() for finding in gate(case))
+    return tuple(finding for name in NAMED_GATES for finding in findings_of_gate(case, name))

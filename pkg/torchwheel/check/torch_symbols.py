@@ -22,12 +22,13 @@ from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
-from torchwheel import data, files
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel import data
 from torchwheel.inspect.archive import open_archive
-from torchwheel.inspect.elf import exported_symbols
 from torchwheel.inspect.library_facts import of_torch
-from torchwheel.versions import version_numbers
+from torchwheel_runtime import files
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.inspect.elf import exported_symbols
+from torchwheel_runtime.versions import version_numbers
 
 FILE = "torch_symbols.json"
 EXPORTS_FILE = "torch_exports.bin"

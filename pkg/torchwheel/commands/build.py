@@ -1,21 +1,36 @@
 """Commands that show the matrix and build from it: matrix, wheels, images, base-images, build."""
 
 import argparse
+import dataclasses
 import os
 from pathlib import Path
 
-from torchwheel.arguments import GPU, LOCKED, MATRIX, command, one_of, option, positive_number
-from torchwheel.console import Terminal, print_error
-from torchwheel.errors import UsageError
+from torchwheel_runtime.arguments import (
+    GPU,
+    LOCKED,
+    MATRIX,
+    command,
+    one_of,
+    option,
+    positive_number,
+    request_of,
+)
+from torchwheel_runtime.console import Terminal, print_error
+from torchwheel_runtime.errors import UsageError
+
+
+def _arch_names(text: str) -> tuple[str, ...]:
+    return tuple(text.replace(";", " ").split())
+
 
 DIST = option("--dist", type=Path, default=Path("dist"), help="the output folder")
-ARCHS = option("--archs", default="", help='another arch list, e.g. "9.0;12.0+PTX" or gfx942')
-NO_LAUNCHER = option("--no-launcher", action="store_true", help="compile without sccache")
+ARCHS = option(
+    "--archs", type=_arch_names, default="", help='another arch list, e.g. "9.0;12.0+PTX" or gfx942'
+)
+NO_LAUNCHER = option(
+    "--no-launcher", dest="launcher", action="store_false", help="compile without sccache"
+)
 IMAGES_FOR = option("variant", nargs="*", help="variants they are for (default: release)")
-
-
-def _archs(options: argparse.Namespace) -> tuple[str, ...]:
-    return tuple(options.archs.replace(";", " ").split())
 
 
 @command(
@@ -77,7 +92,12 @@ def matrix(options: argparse.Namespace) -> int:
     "wheels",
     "Build, repair, check, smoke-test and index wheels.",
     MATRIX,
-    option("variant", nargs="*", help="selection, variant id or pattern (default: default)"),
+    option(
+        "variants",
+        metavar="variant",
+        nargs="*",
+        help="selection, variant id or pattern (default: default)",
+    ),
     DIST,
     ARCHS,
     NO_LAUNCHER,
@@ -107,36 +127,21 @@ def matrix(options: argparse.Namespace) -> int:
 def wheels(options: argparse.Namespace) -> int:
     """Build the variants; with --show print cibuildwheel's options instead."""
     from torchwheel.pipeline.container_options import show_options
-    from torchwheel.pipeline.records import WheelsRequest, last_request
+    from torchwheel.pipeline.records import Selection, WheelsRequest, last_request
     from torchwheel.pipeline.wheels import wheels
 
-    request = WheelsRequest(
-        tuple(options.variant),
-        _archs(options),
-        options.container,
-    )
-    if options.kernels_only and not options.kernels:
+    request = request_of(WheelsRequest, options)
+    if request.kernels_only and not request.kernels:
         raise UsageError("--kernels-only goes with --kernels FOLDER")
     if options.resume:
-        if request != WheelsRequest():
+        if request.selection != Selection():
             raise UsageError("--resume repeats the last call; give it alone, or name variants")
-        request = last_request(options.dist)
+        request = dataclasses.replace(request, **vars(last_request(request.dist)))
     with Terminal().live_line() as progress:
         if options.show:
-            print(show_options(options.matrix, request, options.dist, progress), end="")
+            print(show_options(request, progress), end="")
             return 0
-        text, status = wheels(
-            options.matrix,
-            request,
-            options.dist,
-            progress,
-            launcher=not options.no_launcher,
-            at_once=options.at_once,
-            twice=options.twice,
-            kernels=options.kernels,
-            kernels_only=options.kernels_only,
-            locked=options.locked,
-        )
+        text, status = wheels(request, progress)
     print(text)
     return status
 
@@ -146,7 +151,8 @@ def wheels(options: argparse.Namespace) -> int:
     "Compile the kernels of toolkits once, for all wheels that link them.",
     MATRIX,
     option(
-        "toolkit",
+        "toolkits",
+        metavar="toolkit",
         nargs="+",
         help="toolkits, e.g. cu124 or cu130-linux_aarch64; of an ordinary project variants",
     ),
@@ -164,19 +170,11 @@ def wheels(options: argparse.Namespace) -> int:
 def kernels(options: argparse.Namespace) -> int:
     """Compile the kernels and print the folders of their artifacts."""
     from torchwheel.pipeline.kernels import KernelsRequest, kernels
-    from torchwheel.shards import parse_shard
+    from torchwheel_runtime.shards import parse_shard
 
-    request = KernelsRequest(
-        tuple(options.toolkit),
-        _archs(options),
-        options.container,
-        parse_shard(options.shard, "--shard"),
-        options.twice,
-    )
+    shard = parse_shard(options.shard, "--shard")
     with Terminal().live_line() as progress:
-        text = kernels(
-            options.matrix, request, options.out, progress, launcher=not options.no_launcher
-        )
+        text = kernels(request_of(KernelsRequest, options, shard=shard), progress)
     print(text)
     return 0
 
@@ -250,7 +248,14 @@ def base_images(options: argparse.Namespace) -> int:
         default=[],
         help="what is imported to try the wheel; may be repeated (default: all it installs)",
     ),
-    option("--max-size", type=positive_number, default=100, help="limit in MiB (default: 100)"),
+    option(
+        "--max-size",
+        dest="max_size_mib",
+        metavar="MAX_SIZE",
+        type=positive_number,
+        default=100,
+        help="limit in MiB (default: 100)",
+    ),
     NO_LAUNCHER,
     option(
         "--sandbox",
@@ -302,10 +307,10 @@ def build(options: argparse.Namespace) -> int:
     from torchwheel.sdist.build import build_sdist, closing_text
     from torchwheel.sdist.request import SdistRequest, find_source, parse_allowed
     from torchwheel.sdist.sandbox import parse_variables
-    from torchwheel.shards import parse_shard
     from torchwheel.steps.cluster import parse_scheduler
     from torchwheel.steps.compiler_cache import parse_cache
-    from torchwheel.toolkit.cache import cache_folder
+    from torchwheel_runtime.shards import parse_shard
+    from torchwheel_runtime.toolkit.cache import cache_folder
 
     shard = parse_shard(options.shard, "--shard") if options.shard else None
     if (shard or options.from_shards) and not options.cache:
@@ -313,20 +318,12 @@ def build(options: argparse.Namespace) -> int:
         raise UsageError(f"{name}: the objects of shards are in a cache: add --cache")
     with Terminal().live_line() as progress:
         source = find_source(options.source, cache_folder(), progress)
-    request = SdistRequest(
+    request = request_of(
+        SdistRequest,
+        options,
         source=source,
-        dist=options.dist,
-        torch=options.torch,
-        toolkit=options.toolkit,
-        archs=options.archs,
-        archs_by=options.archs_by,
         allowed=tuple(map(parse_allowed, options.allow)),
-        cpu=options.cpu,
-        imports=tuple(options.imports),
-        requires=tuple(options.requires),
-        max_size_mib=options.max_size,
-        launcher=() if options.no_launcher else find_launcher(print_error),
-        sandbox=options.sandbox,
+        launcher=find_launcher(print_error) if options.launcher else (),
         variables=parse_variables(options.variables, os.environ),
         cache=parse_cache(options.cache) if options.cache else None,
         on=parse_scheduler(options.on, os.environ) if options.on else None,

@@ -3,11 +3,11 @@
 import argparse
 from pathlib import Path
 
-from torchwheel.arguments import MATRIX, SIGNER, command, group, one_of, option
-from torchwheel.console import Terminal
-from torchwheel.doctor import HELP as DOCTOR_HELP
-from torchwheel.doctor import OPTIONS as DOCTOR_OPTIONS
-from torchwheel.errors import UsageError
+from torchwheel_runtime.arguments import MATRIX, SIGNER, command, group, one_of, option
+from torchwheel_runtime.console import Terminal
+from torchwheel_runtime.doctor import HELP as DOCTOR_HELP
+from torchwheel_runtime.doctor import OPTIONS as DOCTOR_OPTIONS
+from torchwheel_runtime.errors import UsageError
 
 
 @command(
@@ -19,10 +19,10 @@ from torchwheel.errors import UsageError
 def toolkit(options: argparse.Namespace) -> int:
     """Provision a toolkit of the matrix."""
     from torchwheel.matrix.load import load
-    from torchwheel.text import nearest
-    from torchwheel.toolkit.cache import cache_folder
-    from torchwheel.toolkit.host import host_compiler
     from torchwheel.toolkit.provide import provide
+    from torchwheel_runtime.text import nearest
+    from torchwheel_runtime.toolkit.cache import cache_folder
+    from torchwheel_runtime.toolkit.host import host_compiler
 
     matrix = load(options.matrix)
     if options.name not in matrix.toolkits:
@@ -42,7 +42,7 @@ def toolkit(options: argparse.Namespace) -> int:
 @command("doctor", DOCTOR_HELP, *DOCTOR_OPTIONS)
 def doctor(options: argparse.Namespace) -> int:
     """Examine this machine and packages on it."""
-    from torchwheel.doctor.examine import run_doctor
+    from torchwheel_runtime.doctor.examine import run_doctor
 
     return run_doctor(options)
 
@@ -79,7 +79,7 @@ def doctor(options: argparse.Namespace) -> int:
 )
 def install(options: argparse.Namespace) -> int:
     """Choose a wheel and install it."""
-    from torchwheel.install.run import run_install
+    from torchwheel.install.installer import run_install
 
     return run_install(options)
 
@@ -94,11 +94,11 @@ def new_project(options: argparse.Namespace) -> int:
     """Write the folder of a new extension."""
     import tempfile
 
-    from torchwheel.pipeline.bundled import own_wheel
+    from torchwheel.pipeline.bundled import own_wheels
     from torchwheel.scaffold.new import new_project
 
     with tempfile.TemporaryDirectory(prefix="torchwheel-") as scratch:
-        folder = new_project(options.name, options.folder, own_wheel(Path(scratch)))
+        folder = new_project(options.name, options.folder, own_wheels(Path(scratch)))
     print(f"{folder}: written. Next:\n  cd {folder}\n  {_NOX}\n  nox")
     return 0
 
@@ -130,7 +130,7 @@ def adopt(options: argparse.Namespace) -> int:
     """Read a foreign project and write the files that build and release it."""
     import tempfile
 
-    from torchwheel.pipeline.bundled import own_wheel
+    from torchwheel.pipeline.bundled import own_wheels
     from torchwheel.pipeline.sources import source_files
     from torchwheel.scaffold.adopt import plan, project_files, report, write_files
     from torchwheel.scaffold.foreign import read_project
@@ -141,8 +141,8 @@ def adopt(options: argparse.Namespace) -> int:
     source_files(options.folder)  # no build takes a link that leads out
     into = options.into or options.folder
     with tempfile.TemporaryDirectory(prefix="torchwheel-") as scratch:
-        wheel = own_wheel(Path(scratch))
-        planned = plan(into, project_files(project, options.source or ".", wheel), options.replace)
+        wheels = own_wheels(Path(scratch))
+        planned = plan(into, project_files(project, options.source or ".", wheels), options.replace)
         write_files(into, planned)
     print(report(project, into, planned))
     print(f"Next:\n  cd {into}\n  {_NOX}\n  nox -s matrix")
@@ -158,8 +158,8 @@ def jit(options: argparse.Namespace) -> int:
     """Build the operators of a package that have no prebuilt library here."""
     import importlib
 
-    from torchwheel import runtime
-    from torchwheel.os_errors import explain
+    from torchwheel_runtime import runtime
+    from torchwheel_runtime.os_errors import explain
 
     try:
         importlib.import_module(options.package)
@@ -179,8 +179,8 @@ def jit(options: argparse.Namespace) -> int:
 @command("cache list", "Print the libraries built just in time, each one checked.")
 def cache_list(_options: argparse.Namespace) -> int:
     """Print the table of the cache."""
-    from torchwheel.jit.folder import jit_folder
-    from torchwheel.jit.report import cache_list
+    from torchwheel_runtime.jit.lookup import jit_folder
+    from torchwheel_runtime.jit.store import cache_list
 
     print(cache_list(jit_folder()))
     return 0
@@ -201,8 +201,8 @@ def cache_list(_options: argparse.Namespace) -> int:
 )
 def cache_prune(options: argparse.Namespace) -> int:
     """Remove entries of the cache and say what stays."""
-    from torchwheel.jit.folder import jit_folder
-    from torchwheel.jit.report import cache_prune
+    from torchwheel_runtime.jit.lookup import jit_folder
+    from torchwheel_runtime.jit.store import cache_prune
 
     print(
         cache_prune(

@@ -3,9 +3,9 @@
 import argparse
 from pathlib import Path
 
-from torchwheel.arguments import LOCKED, MATRIX, command, option, positive_number
-from torchwheel.console import Terminal
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.arguments import LOCKED, MATRIX, command, option, positive_number
+from torchwheel_runtime.console import Terminal
+from torchwheel_runtime.errors import TorchwheelError
 
 
 @command(
@@ -90,7 +90,7 @@ def smoke(options: argparse.Namespace) -> int:
     from torchwheel.smoke.record import record_text
     from torchwheel.smoke.requirements import bundled_with
     from torchwheel.smoke.testing import smoke
-    from torchwheel.toolkit.cache import cache_folder
+    from torchwheel_runtime.toolkit.cache import cache_folder
 
     tests, torch = options.tests, options.torch
     requires: tuple[str, ...] = ("pytest",)
@@ -101,7 +101,7 @@ def smoke(options: argparse.Namespace) -> int:
         # With --tests the matrix is not read: an offline GPU machine has no YAML parser.
         from torchwheel.inspect.wheel import read_wheel
         from torchwheel.matrix.load import load
-        from torchwheel.pipeline.project import locks_folder, project_folder, tests_folder
+        from torchwheel.pipeline.sources import locks_folder, project_folder, tests_folder
         from torchwheel.smoke.environment import default_torch
 
         matrix = load(options.matrix)
@@ -163,10 +163,10 @@ def smoke(options: argparse.Namespace) -> int:
 def compat(options: argparse.Namespace) -> int:
     """Run the smoke tests of a wheel with each torch and print a table."""
     from torchwheel.matrix.load import load
-    from torchwheel.pipeline.project import project_folder, tests_folder
+    from torchwheel.pipeline.sources import project_folder, tests_folder
     from torchwheel.smoke.compat import compat, compat_text
     from torchwheel.smoke.requirements import find_interpreter, running_interpreter
-    from torchwheel.toolkit.cache import cache_folder
+    from torchwheel_runtime.toolkit.cache import cache_folder
 
     matrix, root = load(options.matrix), options.matrix.resolve().parent
     source = project_folder(matrix, root, cache_folder(), Terminal())

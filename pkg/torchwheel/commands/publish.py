@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchwheel.arguments import GPU, MATRIX, SIGNER, command, group, option, port_number
-from torchwheel.console import Terminal
-from torchwheel.errors import UsageError
+from torchwheel_runtime.arguments import GPU, MATRIX, SIGNER, command, group, option, port_number
+from torchwheel_runtime.console import Terminal
+from torchwheel_runtime.errors import UsageError
 
 if TYPE_CHECKING:
     from torchwheel.evidence.files import BelievedReleases
@@ -70,10 +70,10 @@ TRUSTED_ROOT = option(
 )
 def assemble(options: argparse.Namespace) -> int:
     """Verify the artifacts and write the release's folder."""
-    from torchwheel.files import sha256
     from torchwheel.matrix.render import append_github_output
     from torchwheel.release.assemble import Signatures, assemble
     from torchwheel.release.write import SUMS
+    from torchwheel_runtime.files import sha256
 
     signatures = None
     if options.commit:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any, TypeVar
 
-from torchwheel.json_files import read_json
+from torchwheel_runtime.json_files import read_json
 
 T = TypeVar("T")
 

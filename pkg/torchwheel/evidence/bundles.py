@@ -21,13 +21,13 @@ from sigstore.errors import VerificationError
 from sigstore.models import Bundle, TrustedRoot
 from sigstore.verify import Verifier
 
-from torchwheel.errors import MalformedError, TorchwheelError
 from torchwheel.evidence.files import Attestation
 from torchwheel.evidence.policy import Signer
 from torchwheel.evidence.verified import LATEST, TRUSTED_ROOT
-from torchwheel.json_files import parse_json, read_bounded
-from torchwheel.os_errors import explain
-from torchwheel.text import KeyPath, dotted_path, escape, quote, shorten_line
+from torchwheel_runtime.errors import MalformedError, TorchwheelError
+from torchwheel_runtime.json_files import parse_json, read_bounded
+from torchwheel_runtime.os_errors import explain
+from torchwheel_runtime.text import KeyPath, dotted_path, escape, quote, shorten_line
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 # Of 1.3.6.1.4.1.57264.1 (Fulcio's list of extensions), by field of Signer.

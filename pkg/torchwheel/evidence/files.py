@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from torchwheel.errors import TorchwheelError
 from torchwheel.evidence.policy import Policy, Signer, judge_signer, role_text
 from torchwheel.evidence.verified import VerifiedFiles
-from torchwheel.files import sha256
-from torchwheel.os_errors import explain
-from torchwheel.text import escape
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import sha256
+from torchwheel_runtime.os_errors import explain
+from torchwheel_runtime.text import escape
 
 ATTESTATION = "attestation.sigstore.json"
 """The file of a release that attests all others."""

@@ -14,9 +14,9 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
-from torchwheel.errors import UsageError
-from torchwheel.text import escape, join_names, quote
-from torchwheel.versions import has_long_number
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.text import escape, join_names, quote
+from torchwheel_runtime.versions import has_long_number
 
 if TYPE_CHECKING:  # an index that asks for no signature reads no matrix
     from torchwheel.matrix.sections import EvidenceSection

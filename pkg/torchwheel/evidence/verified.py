@@ -1,8 +1,8 @@
 """Remembers which files were verified, so that an index verifies the signatures of new ones alone.
 
-The list lies in the user's own cache, by the rules of `torchwheel.ownership`. Who can write there
-runs programs with the user's rights anyway. A list that cannot be used, or written, is none: then
-every signature is verified.
+The list lies in the user's own cache, by the rules of `torchwheel_runtime.ownership`. Who can write
+there runs programs with the user's rights anyway. A list that cannot be used, or written, is none:
+then every signature is verified.
 """
 
 import contextlib
@@ -13,12 +13,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchwheel.errors import TorchwheelError
 from torchwheel.evidence.policy import Policy
-from torchwheel.files import sha256, write_text
-from torchwheel.json_files import read_json
-from torchwheel.ownership import trusted_path
-from torchwheel.toolkit.cache import cache_path
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import sha256, write_text
+from torchwheel_runtime.json_files import read_json
+from torchwheel_runtime.ownership import trusted_path
+from torchwheel_runtime.toolkit.cache import cache_path
 
 TRUSTED_ROOT = "TORCHWHEEL_TRUSTED_ROOT"
 LATEST = "latest"

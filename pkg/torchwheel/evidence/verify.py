@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from torchwheel.errors import MalformedError, TorchwheelError
 from torchwheel.evidence.files import BUNDLES, Attestation, ReadBundle
 from torchwheel.evidence.policy import EvidenceCheck, Policy, judge_signer
-from torchwheel.files import sha256
-from torchwheel.json_files import FileName, parse_json, read_bounded
-from torchwheel.os_errors import explain
-from torchwheel.text import escape, quote, table_rows
+from torchwheel_runtime.errors import MalformedError, TorchwheelError
+from torchwheel_runtime.files import sha256
+from torchwheel_runtime.json_files import FileName, parse_json, read_bounded
+from torchwheel_runtime.os_errors import explain
+from torchwheel_runtime.text import escape, quote, table_rows
 
 JudgeDate = Callable[[Path, datetime], EvidenceCheck]
 """Holds the date in a file to the time of its signature."""

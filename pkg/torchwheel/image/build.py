@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from torchwheel import process
-from torchwheel.console import Progress
-from torchwheel.errors import TorchwheelError
-from torchwheel.fetch import ca_bundle
-from torchwheel.files import path_inside
 from torchwheel.image.engine import Engine
 from torchwheel.image.recipes import BaseImage, Image, image_digest, image_reference
 from torchwheel.image.registry import DIGEST_LABEL, Registry, pull_image
 from torchwheel.image.snapshots import require_snapshot
-from torchwheel.lock import hold_lock, say_waiting
-from torchwheel.ownership import trusted_folder
+from torchwheel_runtime import process
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.fetch import ca_bundle
+from torchwheel_runtime.files import path_inside
+from torchwheel_runtime.lock import hold_lock, say_waiting
+from torchwheel_runtime.ownership import trusted_folder
 
 
 def make_base(

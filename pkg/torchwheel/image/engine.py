@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from torchwheel import process
 from torchwheel.data import FOLDER
-from torchwheel.errors import TorchwheelError, UsageError, program_error
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 
 EngineName = Literal["docker", "podman"]
 

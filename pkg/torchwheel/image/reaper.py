@@ -10,9 +10,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from torchwheel.errors import TorchwheelError
 from torchwheel.image.engine import Engine
-from torchwheel.process import python_module
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.process import python_module
 
 _TRIES = 5
 

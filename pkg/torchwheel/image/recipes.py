@@ -7,13 +7,13 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 
 from torchwheel.data import FOLDER, read
-from torchwheel.errors import UsageError
-from torchwheel.files import own_paths
 from torchwheel.image.snapshots import service_of
 from torchwheel.matrix.sections import Containers, Matrix, Toolkit
 from torchwheel.matrix.variants import Variant, python_tag
-from torchwheel.toolkit.index import requirement_lines
-from torchwheel.toolkit.lock import components, pinned_requirements
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import own_paths
+from torchwheel_runtime.toolkit.index import requirement_lines
+from torchwheel_runtime.toolkit.lock import components, pinned_requirements
 
 LOCAL = "localhost/torchwheel"
 

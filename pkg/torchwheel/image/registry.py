@@ -8,14 +8,14 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError
-from torchwheel.files import write_text
 from torchwheel.image.engine import Engine
 from torchwheel.image.recipes import LOCAL
-from torchwheel.json_files import read_json
 from torchwheel.matrix.forms import REGISTRY
 from torchwheel.matrix.sections import Matrix
-from torchwheel.text import escape, quote
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel_runtime.files import write_text
+from torchwheel_runtime.json_files import read_json
+from torchwheel_runtime.text import escape, quote
 
 VARIABLE = "TORCHWHEEL_IMAGES"
 """Names another registry than the matrix."""

@@ -6,10 +6,10 @@ import urllib.request
 from collections.abc import Mapping
 from urllib.error import HTTPError, URLError
 
-from torchwheel.download import open_url, trusting
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.matrix.forms import SERVICE
 from torchwheel.matrix.sections import Containers
+from torchwheel_runtime.download import open_url, trusting
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 VARIABLE = "TORCHWHEEL_SNAPSHOTS"
 """Names another service than the matrix, or NONE."""

@@ -9,8 +9,6 @@ import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel import files
-from torchwheel.errors import UsageError
 from torchwheel.evidence.files import BelievedReleases
 from torchwheel.index.catalogue import FILE, read_catalogues, read_wheel_entry
 from torchwheel.index.contents import FILES, File, Index, index_files, index_of, utc_time
@@ -18,7 +16,9 @@ from torchwheel.index.pages import index_pages
 from torchwheel.index.store import Store
 from torchwheel.index.withdrawals import read_withdrawals
 from torchwheel.inspect.wheel import Wheel, read_wheel
-from torchwheel.text import join_names
+from torchwheel_runtime import files
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.text import join_names
 
 _BUFFER = 1 << 17
 """Bytes of a page that are written at once; its parts are the entries of files."""

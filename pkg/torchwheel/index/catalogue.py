@@ -12,18 +12,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchwheel import claims as claims_file
-from torchwheel import files
-from torchwheel.arch.model import Arch, parse
-from torchwheel.claims import Claims
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.evidence.files import BelievedReleases, verify_published
-from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.wheel import Wheel, parse_file_name
-from torchwheel.json_files import FileName, read_json
-from torchwheel.os_errors import explain
-from torchwheel.text import quote
-from torchwheel.versions import is_specifier
+from torchwheel_runtime import claims as claims_file
+from torchwheel_runtime import files
+from torchwheel_runtime.arch.model import Arch, parse
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel_runtime.inspect.window import WheelError
+from torchwheel_runtime.json_files import FileName, read_json
+from torchwheel_runtime.os_errors import explain
+from torchwheel_runtime.text import quote
+from torchwheel_runtime.versions import is_specifier
 
 FILE = "catalogue.json"
 SCHEMA = 1

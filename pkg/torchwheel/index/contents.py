@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 from packaging.version import Version
 
-from torchwheel.errors import UsageError
 from torchwheel.index.catalogue import Catalogue, CatalogueWheel, check_published
 from torchwheel.index.groups import (
     WheelKind,
@@ -22,6 +21,7 @@ from torchwheel.index.groups import (
 from torchwheel.index.note import ALL, note_text
 from torchwheel.index.store import Store, is_absolute
 from torchwheel.index.withdrawals import ProjectStatus, Withdrawals
+from torchwheel_runtime.errors import UsageError
 
 FILES = "files"
 """The folder of the wheels that lie beside an index, so no group can have this name."""

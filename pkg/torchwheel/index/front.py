@@ -7,7 +7,7 @@ from packaging.tags import parse_tag
 
 from torchwheel.index.contents import File, Index, IndexGroup
 from torchwheel.index.groups import CPU, TorchBuild, accepts, torch_builds
-from torchwheel.text import size_text
+from torchwheel_runtime.text import size_text
 
 ANY = "any"
 """For a torch that need not be named, or a Python."""

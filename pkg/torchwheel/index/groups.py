@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 from packaging.specifiers import SpecifierSet
 
-from torchwheel.arch.model import Backend
-from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.claims import Abi, Claims
-from torchwheel.errors import TorchwheelError
-from torchwheel.matrix.torch_releases import TorchFacts, torch_releases
-from torchwheel.versions import major_version
+from torchwheel_runtime.arch.model import Backend
+from torchwheel_runtime.arch.releases import ToolkitRelease, TorchFacts, torch_releases
+from torchwheel_runtime.claims import Abi, Claims
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.versions import major_version
 
 CPU = "cpu"
 """The group for a torch without GPU code."""

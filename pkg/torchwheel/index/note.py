@@ -12,12 +12,12 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from torchwheel.arch.model import Arch, Backend, parse
-from torchwheel.claims import Abi, Claims, LibraryNeeds
-from torchwheel.errors import MalformedError
-from torchwheel.json_files import parse_json
-from torchwheel.text import quote
-from torchwheel.versions import is_specifier
+from torchwheel_runtime.arch.model import Arch, Backend, parse
+from torchwheel_runtime.claims import Abi, Claims, LibraryNeeds
+from torchwheel_runtime.errors import MalformedError
+from torchwheel_runtime.json_files import parse_json
+from torchwheel_runtime.text import quote
+from torchwheel_runtime.versions import is_specifier
 
 ALL = "all"
 """The folder of an index with a document of each project that lists the wheels of all groups."""

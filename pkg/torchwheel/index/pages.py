@@ -13,7 +13,7 @@ from torchwheel.index.contents import File, Index, IndexGroup
 from torchwheel.index.front import fronts, pip_command
 from torchwheel.index.note import KEY
 from torchwheel.index.withdrawals import ProjectStatus
-from torchwheel.text import size_text
+from torchwheel_runtime.text import size_text
 
 API_VERSION = "1.4"
 """PEP 691 with sizes, versions and upload times (700), provenance (740) and states (792)."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
-from torchwheel.errors import UsageError
+from torchwheel_runtime.errors import UsageError
 
 LOOPBACK = "127.0.0.1"
 JSON = "application/vnd.pypi.simple.v1+json"

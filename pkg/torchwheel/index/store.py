@@ -5,8 +5,8 @@ import re
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from torchwheel.errors import UsageError
-from torchwheel.text import quote as quote_text
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.text import quote as quote_text
 
 TAG = "{tag}"
 _ADDRESS = re.compile(r"[A-Za-z0-9._~:/@!$&'()*+,;=%-]+")

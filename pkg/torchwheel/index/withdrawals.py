@@ -10,11 +10,11 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from torchwheel.errors import UsageError
 from torchwheel.index.catalogue import CatalogueWheel
 from torchwheel.matrix.document import Document, MatrixError, Problem, read_document
-from torchwheel.text import KeyPath, join_names, nearest, quote
 from torchwheel.text_files import read_text
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.text import KeyPath, join_names, nearest, quote
 
 SCHEMA = 1
 State = Literal["active", "archived", "deprecated", "quarantined"]

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from torchwheel import ownership
-from torchwheel.inspect import budgets
-from torchwheel.inspect.zip_records import DEFLATED, STORED, Member, WheelError, read_members
+from torchwheel.inspect.zip_records import DEFLATED, STORED, Member, read_members
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.inspect.window import WheelError, open_regular
 
 __all__ = ["Archive", "Member", "WheelError", "open_archive", "open_regular"]
 
@@ -94,20 +94,6 @@ class Archive:
                 yield data
             if not unpack.eof:
                 raise _MemberError(f"member {member.name!r}: its packed data are cut short")
-
-
-@contextlib.contextmanager
-def open_regular(path: Path) -> Iterator[IO[bytes]]:
-    """Open a regular file for reading; neither a pipe nor a device is waited for."""
-    try:
-        with os.fdopen(ownership.open_regular(path), "rb") as file:
-            yield file
-    except ownership.NotRegularError as error:
-        raise WheelError(f"{path.name}: is no regular file") from error
-    except FileNotFoundError as error:
-        raise WheelError(f"{path.name}: no such file in {path.parent}") from error
-    except OSError as error:
-        raise WheelError(f"{path.name}: cannot be read: {error.strerror or error}") from error
 
 
 @contextlib.contextmanager

@@ -10,39 +10,39 @@ import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
-import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from packaging.metadata import Metadata
 from packaging.tags import Tag
 
-from torchwheel.claims import FILE as CLAIMS_FILE
-from torchwheel.claims import Claims
-from torchwheel.errors import UsageError
-from torchwheel.files import record_hash
-from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import Archive, Member, WheelError, open_archive, open_regular
+from torchwheel.inspect.archive import Archive, Member, open_archive
 from torchwheel.inspect.installed import is_outside, parse_entry_points, runs_at_start
 from torchwheel.inspect.library_facts import LibraryFacts, ReadBudget, read_facts_of_library
 from torchwheel.inspect.wheel import (
-    ELF_MAGIC,
     WheelName,
     find_dist_info,
     member_bytes,
     member_text,
     parse_file_name,
     parse_metadata,
-    parse_record,
     parse_wheel_file,
     read_claims,
     read_entry_points,
     verify_record,
 )
-from torchwheel.ownership import is_irregular
-from torchwheel.text import escape, nearest, quote
+from torchwheel_runtime.claims import FILE as CLAIMS_FILE
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import record_hash
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC, parse_record, replace_command
+from torchwheel_runtime.inspect.window import WheelError, open_regular
+from torchwheel_runtime.ownership import is_irregular
+from torchwheel_runtime.text import escape, nearest, quote
 
 _ZIP_MAGIC = b"PK\3\4"
 _THREADS = 2
@@ -65,8 +65,8 @@ class Inspection:
         purelib: whether WHEEL says that it is pure; None if it cannot be read.
         claims: those of its torchwheel.json; None if it has none.
         entry_points: those of entry_points.txt, by group.
-        name_fault, record_fault, metadata_fault, wheel_fault, claims_fault, entry_points_fault:
-            what is wrong with each of them.
+        faults: what is wrong with "name", "record", "metadata", "wheel", "claims" or
+            "entry_points", by that word.
     """
 
     title: str
@@ -81,12 +81,7 @@ class Inspection:
     purelib: bool | None = None
     claims: Claims | None = None
     entry_points: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
-    name_fault: str = ""
-    record_fault: str = ""
-    metadata_fault: str = ""
-    wheel_fault: str = ""
-    claims_fault: str = ""
-    entry_points_fault: str = ""
+    faults: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -154,15 +149,6 @@ def _refuse_irregular_metadata() -> None:
                 )
 
 
-def replace_command(folder: Path) -> str:
-    """The commands that make a dist-info folder anew, which pip cannot read."""
-    requirement = folder.name.removesuffix(".dist-info").replace("-", "==", 1)
-    return (
-        f"`rm -r {shlex.quote(str(folder))}`, then "
-        f"`pip install --no-deps {shlex.quote(requirement)}`"
-    )
-
-
 def inspect_package(name: str) -> Inspection:
     """Read an installed package by the name of its distribution, or of a module of it."""
     _refuse_irregular_metadata()
@@ -188,85 +174,68 @@ def inspect_package(name: str) -> Inspection:
         libraries.append(read_facts_of_library(files[member], member, budget))
     total = sum(sizes.values())
     title = f"{distribution.metadata['Name']} {distribution.version}"
-    found = Inspection(title, "package", total, total, tuple(sizes), tuple(libraries))
-    raw = (distribution.read_text("METADATA") or "").encode()
-    wheel = distribution.read_text("WHEEL")
-    found = _with_entry_points(found, lambda: distribution.read_text("entry_points.txt") or "")
-    return _with_dist_info(found, raw[: budgets.METADATA_BYTES], wheel)
+    faults: dict[str, str] = {}
+    raw = (distribution.read_text("METADATA") or "").encode()[: budgets.METADATA_BYTES]
+    fields = _fields_of(raw, distribution.read_text("WHEEL"), faults)
+    with _faults_of(faults, "entry_points"):
+        text = distribution.read_text("entry_points.txt") or ""
+        fields["entry_points"] = parse_entry_points(text[: budgets.METADATA_BYTES])
+    members, read = tuple(sizes), tuple(libraries)
+    return Inspection(title, "package", total, total, members, read, faults=faults, **fields)
 
 
 def inspect_wheel(path: Path) -> Inspection:
     """Read a wheel."""
-    named, name_fault = None, ""
-    try:
-        named = parse_file_name(path.name)
-    except WheelError as error:
-        name_fault = str(error)
+    faults: dict[str, str] = {}
     with open_archive(path) as archive:
         try:
             digests, libraries = _read_members(archive)
         except WheelError as error:
             raise WheelError(f"{escape(path.name)}: {error}") from error
-        found = Inspection(
-            title=path.name,
-            kind="wheel",
-            size=path.stat().st_size,
-            unpacked=sum(member.size for member in archive.files),
-            members=tuple(member.name for member in archive.files),
-            libraries=libraries,
-            named=named,
-            name_fault=name_fault,
-        )
-        try:
-            dist_info = find_dist_info(found.members)
-        except WheelError as error:
-            fault = str(error)
-            return dataclasses.replace(
-                found, record_fault=fault, metadata_fault=fault, wheel_fault=fault
-            )
-        try:
-            text = member_text(archive, f"{dist_info}/RECORD", budgets.RECORD_BYTES)
-            verify_record(archive, parse_record(text), dist_info, digests)
-        except WheelError as error:
-            found = dataclasses.replace(found, record_fault=str(error))
-        try:
-            own = read_claims(archive, f"{dist_info}/{CLAIMS_FILE}")
-            found = dataclasses.replace(found, claims=own)
-        except WheelError as error:
-            found = dataclasses.replace(found, claims_fault=str(error))
-        entry_points = f"{dist_info}/entry_points.txt"
-        found = _with_entry_points(found, lambda: read_entry_points(archive, entry_points))
-        try:
-            raw = member_bytes(archive, f"{dist_info}/METADATA", budgets.METADATA_BYTES)
-            wheel = member_text(archive, f"{dist_info}/WHEEL", budgets.WHEEL_FILE_BYTES)
-        except WheelError as error:
-            return dataclasses.replace(found, metadata_fault=str(error), wheel_fault=str(error))
-        return _with_dist_info(found, raw, wheel)
+        size, unpacked = path.stat().st_size, sum(member.size for member in archive.files)
+        members = tuple(member.name for member in archive.files)
+        fields: dict[str, Any] = {}
+        with _faults_of(faults, "name"):
+            fields["named"] = parse_file_name(path.name)
+        with _faults_of(faults, "record", "metadata", "wheel"):
+            dist_info = find_dist_info(members)
+            with _faults_of(faults, "record"):
+                text = member_text(archive, f"{dist_info}/RECORD", budgets.RECORD_BYTES)
+                verify_record(archive, parse_record(text), dist_info, digests)
+            with _faults_of(faults, "claims"):
+                fields["claims"] = read_claims(archive, f"{dist_info}/{CLAIMS_FILE}")
+            with _faults_of(faults, "entry_points"):
+                text = read_entry_points(archive, f"{dist_info}/entry_points.txt")
+                fields["entry_points"] = parse_entry_points(text)
+            with _faults_of(faults, "metadata", "wheel"):
+                raw = member_bytes(archive, f"{dist_info}/METADATA", budgets.METADATA_BYTES)
+                wheel = member_text(archive, f"{dist_info}/WHEEL", budgets.WHEEL_FILE_BYTES)
+                fields |= _fields_of(raw, wheel, faults)
+    return Inspection(
+        path.name, "wheel", size, unpacked, members, libraries, faults=faults, **fields
+    )
 
 
-def _with_entry_points(found: Inspection, read: Callable[[], str]) -> Inspection:
-    """The same facts, with those of entry_points.txt."""
+@contextlib.contextmanager
+def _faults_of(faults: dict[str, str], *names: str) -> Iterator[None]:
+    """Turn what is malformed into the fault of these files."""
     try:
-        entry_points = parse_entry_points(read()[: budgets.METADATA_BYTES])
+        yield
     except WheelError as error:
-        return dataclasses.replace(found, entry_points_fault=str(error))
-    return dataclasses.replace(found, entry_points=entry_points)
+        faults.update(dict.fromkeys(names, str(error)))
 
 
-def _with_dist_info(found: Inspection, raw: bytes, wheel: str | None) -> Inspection:
-    """The same facts, with those of METADATA and WHEEL."""
-    try:
-        metadata, fault = parse_metadata(raw)
-        found = dataclasses.replace(found, metadata=metadata, metadata_fault=fault)
-    except WheelError as error:
-        found = dataclasses.replace(found, metadata_fault=str(error))
-    if wheel is None:
-        return found
-    try:
-        tags, purelib = parse_wheel_file(wheel)
-    except WheelError as error:
-        return dataclasses.replace(found, wheel_fault=str(error))
-    return dataclasses.replace(found, wheel_tags=tags, purelib=purelib)
+def _fields_of(raw: bytes, wheel: str | None, faults: dict[str, str]) -> dict[str, Any]:
+    """The facts of METADATA and WHEEL."""
+    fields: dict[str, Any] = {}
+    with _faults_of(faults, "metadata"):
+        fields["metadata"], fault = parse_metadata(raw)
+        if fault:
+            faults["metadata"] = fault
+    if wheel is not None:
+        with _faults_of(faults, "wheel"):
+            fields["wheel_tags"], fields["purelib"] = parse_wheel_file(wheel)
+    return fields
 
 
 def _read_members(archive: Archive) -> tuple[dict[str, str], tuple[LibraryFacts, ...]]:

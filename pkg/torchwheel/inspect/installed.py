@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from packaging.metadata import Metadata
 from packaging.utils import canonicalize_name
 
-from torchwheel.inspect.archive import WheelError
-from torchwheel.text import quote
+from torchwheel_runtime.inspect.window import WheelError
+from torchwheel_runtime.text import quote
 
 OF_PYTHON = "a module of Python"
 _OF_EVERYBODY = """

@@ -1,29 +1,73 @@
-"""What one library of anybody's needs and has: GPU code, runtime, torch, Python, system."""
+"""What one library of anybody's needs and has: GPU code, runtime, torch, Python, system.
+
+The claimed gates read every kernel's name. Here kernels are counted, and large LZ4 modules, which
+nvcc made before CUDA 13 and which are slow to unpack in Python, are read as far as their first
+bytes.
+"""
 
 import dataclasses
 import re
+import struct
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
-from torchwheel.arch.model import Backend, backend_of
-from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.elf import EXPORTED, SHIMS, is_cxx, undefined_symbols
-from torchwheel.inspect.elf_file import NEEDED, RPATH, RUNPATH, SONAME, UNDEFINED, open_elf
-from torchwheel.inspect.targets import GpuTarget, read_targets
-from torchwheel.inspect.window import CpuTime
-from torchwheel.versions import version_numbers
+from torchwheel_runtime.arch.model import Arch, Backend, backend_of
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect import budgets, cuda, hip
+from torchwheel_runtime.inspect.elf import (
+    EXPORTED,
+    PYTHON,
+    SHIMS,
+    TORCH_PYTHON,
+    is_cxx,
+    undefined_symbols,
+)
+from torchwheel_runtime.inspect.elf_file import NEEDED, RPATH, RUNPATH, SONAME, UNDEFINED, open_elf
+from torchwheel_runtime.inspect.fatbin import FatbinEntry, kernel_count, read_entries, unpack_entry
+from torchwheel_runtime.inspect.fatbin import require_arch as require_cubin_arch
+from torchwheel_runtime.inspect.window import CpuTime, WheelError, Window
+from torchwheel_runtime.versions import version_numbers
 
 _RUNTIME = re.compile(r"lib(cudart|amdhip64)(?:[-.]([0-9a-f]{6,}))?\.so((?:\.\d+)*)", re.ASCII)
 _BACKENDS: Mapping[str, Backend] = {"cudart": "cuda", "amdhip64": "rocm"}
 _REGISTERS = "__cudaRegisterFatBinary"
 """The function of cudart that every library with CUDA code calls when it is loaded."""
-_OF_PYTHON = ("Py", "_Py")
-_TORCH_PYTHON = "THP"
-"""The prefix of libtorch_python's C names."""
+
+
+_START = 64
+"""Bytes of a module with the header of its ELF file."""
+SMALL = 16 << 10
+"""A module of more bytes has a kernel: the empty ones that link steps add have about 1 KiB."""
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuTarget:
+    """The code of one kind for one arch in a library.
+
+    Attributes:
+        kind: machine code for NVIDIA ("sass") or AMD ("hsaco"), or PTX.
+        arch: the GPU that it is for.
+        modules: how many modules there are.
+        kernels: how many kernels machine code has; None if they were not counted, and for PTX.
+        size: bytes of its modules, unpacked.
+        packed: their bytes in the library.
+        packings: how they are packed: "none", "lz4", "zstd", "bundle".
+    """
+
+    kind: Literal["sass", "ptx", "hsaco"]
+    arch: Arch
+    modules: int
+    kernels: int | None
+    size: int
+    packed: int
+    packings: tuple[str, ...]
+
+    @property
+    def is_code(self) -> bool:
+        """Whether it is machine code with a kernel, not what a link step has added."""
+        return self.kind != "ptx" and self.kernels != 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +137,7 @@ class LibraryFacts:
 
 def of_torch(name: str) -> bool:
     """Whether a symbol has a name that torch gives: C++ of its namespaces, shims, its Python."""
-    return name.startswith((*SHIMS, _TORCH_PYTHON)) or is_cxx(name)
+    return name.startswith((*SHIMS, TORCH_PYTHON)) or is_cxx(name)
 
 
 class ReadBudget:
@@ -157,7 +201,7 @@ def _read(path: Path, name: str, size: int) -> LibraryFacts:
             ),
             torch=frozenset(filter(of_torch, free)),
             exports=frozenset(filter(of_torch, defined)),
-            python=frozenset(text for text in free if text.startswith(_OF_PYTHON)),
+            python=frozenset(text for text in free if text.startswith(PYTHON)),
         )
 
 
@@ -190,3 +234,65 @@ def _newest(versions: Iterable[str]) -> dict[str, str]:
         if prefix and (numbers := version_numbers(number)):
             newest[prefix] = max(newest.get(prefix, ()), numbers)
     return {prefix: ".".join(map(str, newest[prefix])) for prefix in sorted(newest)}
+
+
+def read_targets(library: Path, cpu: CpuTime) -> tuple[GpuTarget, ...]:
+    """The targets of a library, CUDA's first, in numeric order; malformed code is a WheelError."""
+    found: dict[tuple[str, Arch], GpuTarget] = {}
+    with open_elf(library) as elf:
+        section = elf.window(cuda.code_section(elf))
+        has_hip = hip.SECTION in elf.sections
+        for module in _cuda_modules(section, cpu):
+            _add(found, module)
+    for code in hip.read_hip_code(library, cpu) if has_hip else ():
+        _add(found, GpuTarget(code.kind, code.arch, 1, len(code.kernels), 0, 0, ("bundle",)))
+    return tuple(
+        sorted(found.values(), key=lambda t: (backend_of(t.arch), t.kind == "ptx", t.arch))
+    )
+
+
+def _add(found: dict[tuple[str, Arch], GpuTarget], module: GpuTarget) -> None:
+    """Add a module to those of its kind and arch."""
+    key = module.kind, module.arch
+    if one := found.get(key):
+        counts = one.kernels, module.kernels
+        module = GpuTarget(
+            *key,
+            one.modules + 1,
+            None if None in counts else sum(filter(None, counts)),
+            one.size + module.size,
+            one.packed + module.packed,
+            tuple(sorted({*one.packings, *module.packings})),
+        )
+    found[key] = module
+
+
+def _cuda_modules(section: Window, cpu: CpuTime) -> Iterator[GpuTarget]:
+    size = 0
+    for number, entry in enumerate(read_entries(section)):
+        cpu.check()
+        size += entry.size
+        if number == budgets.MODULES or size > budgets.GPU_CODE_BYTES:
+            raise WheelError(
+                f"more than {budgets.MODULES} modules of GPU code, "
+                f"or {budgets.GPU_CODE_BYTES} bytes of it"
+            )
+        try:
+            kernels = _kernels_of(section, entry)
+        except (ValueError, struct.error, LookupError, TorchwheelError) as error:
+            raise WheelError(f"module at byte {entry.at}: {error}") from error
+        packings = (entry.packing,)
+        yield GpuTarget(entry.kind, entry.arch, 1, kernels, entry.size, entry.packed, packings)
+
+
+def _kernels_of(section: Window, entry: FatbinEntry) -> int | None:
+    """How many kernels a module has, after a look at whether it is what its header says."""
+    if entry.kind == "ptx":
+        return None
+    packed = section.read(entry.at, entry.packed)
+    if entry.packing == "lz4" and entry.size > SMALL:
+        require_cubin_arch(unpack_entry(packed, entry, _START), entry.arch)
+        return None
+    code = unpack_entry(packed, entry)
+    require_cubin_arch(code, entry.arch)
+    return kernel_count(code)

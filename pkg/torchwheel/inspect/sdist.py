@@ -10,12 +10,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import explain_full_disk, link_stays, make_executable, path_inside
-from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import WheelError, fault_of_length, open_archive
-from torchwheel.inspect.window import CpuTime
-from torchwheel.text import quote, shorten
+from torchwheel.inspect.archive import fault_of_length, open_archive
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import explain_full_disk, link_stays, make_executable, path_inside
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.inspect.window import CpuTime, WheelError
+from torchwheel_runtime.text import quote, shorten
 
 PROJECT = ("pyproject.toml", "setup.py")
 _BLOCK = 1 << 20

@@ -1,16 +1,13 @@
 """Reads and verifies a wheel: its name, metadata, files and claims."""
 
 import contextlib
-import csv
 import dataclasses
 import email.parser
 import email.policy
 import hashlib
-import io
-import math
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,49 +16,23 @@ from packaging.tags import Tag, parse_tag
 from packaging.utils import BuildTag, NormalizedName, parse_wheel_filename
 from packaging.version import Version
 
-from torchwheel import claims
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import record_hash
-from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import Archive, Member, WheelError, open_archive
-from torchwheel.text import escape, join_names, quote, shorten
+from torchwheel.inspect.archive import Archive, Member, open_archive
+from torchwheel_runtime import claims
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import record_hash
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.inspect.wheel_files import (
+    ELF_MAGIC,
+    RecordEntry,
+    parse_record,
+    read_tags,
+    require_few_tags,
+)
+from torchwheel_runtime.inspect.window import WheelError
+from torchwheel_runtime.text import escape, join_names, quote, shorten
 
 UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 """Files of the dist-info folder that RECORD lists without a hash, or not at all."""
-
-
-@dataclasses.dataclass(frozen=True)
-class RecordEntry:
-    """A line of RECORD; the hash is `sha256=…` in URL-safe base64 without padding."""
-
-    digest: str
-    size: int | None
-
-
-def parse_record(text: str) -> dict[str, RecordEntry]:
-    """Read RECORD's text; a malformed line is a WheelError that names it."""
-    entries: dict[str, RecordEntry] = {}
-    for number, row in enumerate(_record_rows(text), 1):
-        if number > budgets.RECORD_ROWS:
-            raise WheelError(f"RECORD has more than {budgets.RECORD_ROWS} lines")
-        if not row:
-            continue
-        if len(row) != 3:
-            raise WheelError(f"RECORD line {number}: 3 fields expected, got {len(row)}")
-        name, digest, size = row
-        if name in entries:
-            raise WheelError(f"RECORD line {number}: {name!r} is listed twice")
-        if size and not (size.isascii() and size.isdigit() and len(size) <= _SIZE_DIGITS):
-            raise WheelError(f"RECORD line {number}: {shorten(size)!r} is not a size")
-        entries[name] = RecordEntry(digest, int(size) if size else None)
-    return entries
-
-
-def _record_rows(text: str) -> Iterator[list[str]]:
-    try:
-        yield from csv.reader(io.StringIO(text, newline=""), strict=True)
-    except csv.Error as error:
-        raise WheelError(f"RECORD is not CSV: {error}") from error
 
 
 def _digest(archive: Archive, member: Member) -> str:
@@ -104,8 +75,6 @@ def verify_record(
             raise WheelError(f"{name!r}: RECORD says {entry.size} bytes, got {member.size}")
 
 
-ELF_MAGIC = b"\x7fELF"
-_SIZE_DIGITS = 18
 _LONGEST_REASON = 300
 _METADATA_FIELD = re.compile(rb"^[^ \t\r\n]", re.MULTILINE)
 
@@ -333,32 +302,6 @@ def parse_wheel_file(text: str) -> tuple[frozenset[Tag], bool]:
     if not tags:
         raise WheelError("WHEEL names no Tag")
     return tags, purelib == "true"
-
-
-_TAG = re.compile(r"[\w.]+-[\w.]+-[\w.]+", re.ASCII)
-"""The characters of a tag; packaging takes any in the last two of its three parts."""
-
-
-def read_tags(values: Sequence[str]) -> frozenset[Tag]:
-    """The tags of WHEEL's lines, each multiplied out; a WheelError if they are none or too many."""
-    lines = [str(value).strip() for value in values]
-    require_few_tags(lines)
-    tags: set[Tag] = set()
-    for text in lines:
-        try:
-            if not _TAG.fullmatch(text):
-                raise ValueError("other characters")
-            tags |= parse_tag(text)
-        except ValueError as error:
-            raise WheelError(f"WHEEL: {shorten(text)!r} is not a tag") from error
-    return frozenset(tags)
-
-
-def require_few_tags(texts: Sequence[str]) -> None:
-    """Raise a WheelError unless the tags are few when each is multiplied out."""
-    count = sum(math.prod(part.count(".") + 1 for part in text.split("-")) for text in texts)
-    if count > budgets.TAGS:
-        raise WheelError(f"names {count} tags; at most {budgets.TAGS} expected")
 
 
 def read_entry_points(archive: Archive, name: str) -> str:

@@ -11,9 +11,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import IO
 
-from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import budgets
-from torchwheel.text import shorten_line
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.inspect.window import WheelError
 
 STORED, DEFLATED = 0, 8
 FOLDER = "/"
@@ -34,16 +33,6 @@ _ZIP64, _UNICODE_NAME = 0x0001, 0x7075
 _ENCRYPTED, _DESCRIPTOR, _UTF8 = 1, 8, 0x800
 _FLAGS = 0b110 | _UTF8
 """Flags that a member may have: how hard deflate tried, and UTF-8."""
-
-
-class WheelError(TorchwheelError):
-    """A wheel is malformed; the text names the file and the fault.
-
-    A member's name may have thousands of characters, so a long text is cut in its middle.
-    """
-
-    def __init__(self, text: str) -> None:
-        super().__init__(shorten_line(text))
 
 
 @dataclasses.dataclass(frozen=True)

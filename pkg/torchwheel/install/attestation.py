@@ -11,16 +11,14 @@ from urllib.parse import urljoin
 
 from packaging.version import Version
 
-from torchwheel.errors import MalformedError, TorchwheelError
 from torchwheel.evidence.files import ATTESTATION
 from torchwheel.evidence.policy import Signer, judge_signer, wheel_policy
-from torchwheel.fetch import Fetch
 from torchwheel.install.page import OfferedWheel
-from torchwheel.json_files import parse_json
-from torchwheel.text import escape
+from torchwheel_runtime.errors import MalformedError, TorchwheelError
+from torchwheel_runtime.fetch import Fetch
+from torchwheel_runtime.json_files import parse_json
+from torchwheel_runtime.text import escape
 
-_INTOTO = "application/vnd.in-toto+json"
-_BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 _MOST = 100
 _ACCEPT = "application/vnd.pypi.integrity.v1+json, application/json"
 
@@ -96,12 +94,12 @@ def find_bundles(candidate: OfferedWheel, folder: Path, fetch: Fetch) -> tuple[P
         path = folder / "provenance.sigstore.jsonl"
         path.write_text(bundles_of_provenance(answer.body, candidate.provenance), encoding="utf-8")
         return (path,)
-    if candidate.described:
-        answer = fetch.page(urljoin(candidate.url, ATTESTATION), _ACCEPT)
-        if answer is not None:
-            path = folder / ATTESTATION
-            path.write_bytes(answer.body)
-            return (path,)
+    address = urljoin(candidate.url, ATTESTATION)
+    beside = fetch.page(address, _ACCEPT) if candidate.described else None
+    if beside is not None:
+        path = folder / ATTESTATION
+        path.write_bytes(beside.body)
+        return (path,)
     return ()
 
 
@@ -118,14 +116,14 @@ def bundles_of_provenance(content: bytes, where: str) -> str:
 def _bundle(attestation: _Attestation) -> dict[str, object]:
     material, envelope = attestation.verification_material, attestation.envelope
     return {
-        "mediaType": _BUNDLE,
+        "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
         "verificationMaterial": {
             "certificate": {"rawBytes": material.certificate},
             "tlogEntries": list(material.transparency_entries),
         },
         "dsseEnvelope": {
             "payload": envelope.statement,
-            "payloadType": _INTOTO,
+            "payloadType": "application/vnd.in-toto+json",
             "signatures": [{"sig": envelope.signature}],
         },
     }
@@ -155,11 +153,10 @@ def verify_signature(
     """
     repository = trust.repository
     bundles = find_bundles(candidate, folder, fetch)
+    if not bundles and repository is None:
+        return Signature(False, "the index offers no attestation")
     if not bundles:
-        if repository is None:
-            return Signature(False, "the index offers no attestation")
-        says = f"expected an attestation by {repository}, found none in the index"
-        raise TorchwheelError(f"{escape(path.name)}: {says}; nothing was installed")
+        raise _refused(path, f"expected an attestation by {repository}, found none in the index")
     try:
         from torchwheel.evidence.bundles import open_verifier  # noqa: PLC0415 - of the extra
     except ModuleNotFoundError:
@@ -170,27 +167,27 @@ def verify_signature(
 
     read = open_verifier(trust.trusted_root).read
     subject = (path.name, candidate.sha256)
-    own = [one for bundle in bundles for one in read(bundle) if subject in one.subjects]
-    if not own:
+    signers = [one.signer for bundle in bundles for one in read(bundle) if subject in one.subjects]
+    if not signers:
         says = "expected an attestation of this name and hash, found those of others"
-        raise TorchwheelError(f"{escape(path.name)}: {says}; nothing was installed")
+        raise _refused(path, says)
     if repository is None:
-        return Signature(True, f"{_who(own[0].signer)}; --repository makes it a condition")
+        return Signature(True, f"{_who(signers[0])}; --repository makes it a condition")
     policy = wheel_policy(
-        repository,
-        ISSUER,
-        version,
-        workflow=trust.workflow,
-        self_hosted=trust.self_hosted,
+        repository, ISSUER, version, workflow=trust.workflow, self_hosted=trust.self_hosted
     )
     judged = [
-        ([check.says for check in judge_signer(one.signer, policy) if not check.ok], one.signer)
-        for one in own
+        ([check.says for check in judge_signer(signer, policy) if not check.ok], signer)
+        for signer in signers
     ]
     wrong, signer = min(judged, key=lambda pair: len(pair[0]))
     if wrong:
-        raise TorchwheelError(f"{escape(path.name)}: {'; '.join(wrong)}; nothing was installed")
+        raise _refused(path, "; ".join(wrong))
     return Signature(True, _who(signer))
+
+
+def _refused(path: Path, says: str) -> TorchwheelError:
+    return TorchwheelError(f"{escape(path.name)}: {says}; nothing was installed")
 
 
 def _who(signer: Signer) -> str:

@@ -1,6 +1,7 @@
-"""Chooses a wheel: each one is Accepted or Rejected for an environment, and the best is taken.
+"""Chooses a wheel: each one is judged for an environment, and the best of those that fit is taken.
 
-Pure functions. The rules are those that hold when a library is loaded (`torchwheel.validate`).
+Pure functions. The rules are those that hold when a library is loaded: those of
+`torchwheel_runtime.validate`.
 """
 
 import dataclasses
@@ -9,65 +10,57 @@ from collections.abc import Iterable, Sequence
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from torchwheel.arch.model import backend_of
-from torchwheel.arch.runs import machine_code_runs_on, runs_on
-from torchwheel.claims import LibraryNeeds
+from torchwheel.findings import Finding
 from torchwheel.index.note import WheelNeeds
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import OfferedWheel
-from torchwheel.text import join_names
-from torchwheel.validate.gpu_rules import check_code, check_driver, tag_floor
-from torchwheel.validate.torch_rules import (
+from torchwheel_runtime.arch.model import backend_of
+from torchwheel_runtime.arch.runs import machine_code_runs_on, runs_on
+from torchwheel_runtime.claims import LibraryNeeds
+from torchwheel_runtime.text import join_names
+from torchwheel_runtime.validate.at_load import check_code, check_driver, tag_floor
+from torchwheel_runtime.validate.torch_rules import (
     check_backend,
     check_built_with,
     describe_torch,
     range_contains,
 )
-from torchwheel.versions import minor_version, version_numbers
+from torchwheel_runtime.versions import minor_version, version_numbers
 
 
 @dataclasses.dataclass(frozen=True)
-class Reason:
-    """Why a wheel does not fit.
-
-    Attributes:
-        rule: a short name, e.g. "torch".
-        expected: what the wheel is for.
-        found: what is here.
-    """
-
-    rule: str
-    expected: str
-    found: str
-
-    def __str__(self) -> str:
-        return f"{self.rule}: expected {self.expected}; found {self.found}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Accepted:
-    """A wheel that fits.
+class Judgement:
+    """A wheel, held against an environment.
 
     Attributes:
         candidate: the wheel.
         needs: its needs, with what its metadata adds.
-        notes: what is of less use here, e.g. a GPU without code.
+        findings: an error keeps it from its use; with a warning it is of less use here.
     """
 
     candidate: OfferedWheel
     needs: WheelNeeds
-    notes: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def reasons(self) -> tuple[Finding, ...]:
+        """Why it does not fit; empty if it fits."""
+        return tuple(one for one in self.findings if one.level == "error")
+
+    @property
+    def notes(self) -> tuple[Finding, ...]:
+        """What is of less use here, e.g. a GPU without code."""
+        return tuple(one for one in self.findings if one.level == "warning")
 
 
-@dataclasses.dataclass(frozen=True)
-class Rejected:
-    """A wheel that does not fit, and every reason."""
-
-    candidate: OfferedWheel
-    reasons: tuple[Reason, ...]
+def finding_text(finding: Finding) -> str:
+    """A finding after the name of its rule, if it is one of a rule."""
+    return f"{finding.rule}: {finding.says}" if finding.rule else finding.says
 
 
-Judgement = Accepted | Rejected
+def _misfit(rule: str, expected: str, found: str) -> Finding:
+    """What a wheel is for, and what is here."""
+    return Finding(rule, found, expected=expected)
 
 
 def judge(
@@ -85,34 +78,32 @@ def judge(
         needs: the wheel's needs, if more is known than the candidate says.
     """
     needs = needs or candidate.needs
-    reasons = [
-        *_offer_reasons(candidate, wanted),
-        *_python_reasons(candidate, environment),
-        *_torch_reasons(needs, environment),
-    ]
-    per_library = [_library_reasons(library, environment) for library in needs.libraries()]
+    per_library = [_library_findings(library, environment) for library in needs.libraries()]
     # One library that fits is enough. A wheel for every torch runs without any.
-    blocking, notes = min(per_library, key=lambda pair: (len(pair[0]), len(pair[1])))
+    of_library = min(per_library, key=_severity)
     if needs.abi == "universal":
-        blocking, notes = [], [*map(str, blocking), *notes]
+        of_library = [dataclasses.replace(one, level="warning") for one in of_library]
+    findings = [
+        *_offer_findings(candidate, wanted),
+        *_python_findings(candidate, environment),
+        *_torch_findings(needs, environment),
+        *of_library,
+    ]
     if _lacks_gpu_code(needs, environment):
-        notes.append("it has no GPU code")
-    reasons += blocking
-    if reasons:
-        return Rejected(candidate, tuple(reasons))
-    return Accepted(candidate, needs, tuple(notes))
+        findings.append(Finding("", "it has no GPU code", "warning"))
+    return Judgement(candidate, needs, tuple(findings))
 
 
-def _offer_reasons(candidate: OfferedWheel, wanted: SpecifierSet) -> Iterable[Reason]:
+def _offer_findings(candidate: OfferedWheel, wanted: SpecifierSet) -> Iterable[Finding]:
     version = candidate.version
     if not wanted.contains(version, prereleases=True):
-        yield Reason("version", f"{wanted}", str(version))
+        yield _misfit("version", f"{wanted}", str(version))
     elif version.is_prerelease and not (wanted.prereleases or _is_named(version, wanted)):
-        yield Reason("version", "a final release", f"{version}, which must be named")
+        yield _misfit("version", "a final release", f"{version}, which must be named")
     if candidate.sha256 is None:
-        yield Reason("hash", "a sha256 in the index", "none, so its bytes cannot be verified")
+        yield _misfit("hash", "a sha256 in the index", "none, so its bytes cannot be verified")
     if candidate.withdrawn is not None and not _is_named(version, wanted):
-        yield Reason("withdrawn", "a wheel that is offered", f"withdrawn: {candidate.withdrawn}")
+        yield _misfit("withdrawn", "a wheel that is offered", f"withdrawn: {candidate.withdrawn}")
 
 
 def _is_named(version: Version, wanted: SpecifierSet) -> bool:
@@ -120,12 +111,12 @@ def _is_named(version: Version, wanted: SpecifierSet) -> bool:
     return any(one.operator in ("==", "===") and one.version == str(version) for one in wanted)
 
 
-def _python_reasons(candidate: OfferedWheel, environment: TargetEnvironment) -> Iterable[Reason]:
+def _python_findings(candidate: OfferedWheel, environment: TargetEnvironment) -> Iterable[Finding]:
     own = environment.implementation
     here = f"{own} {environment.version}"
     python = candidate.requires_python
     if python is not None and not python.contains(environment.version, prereleases=True):
-        yield Reason("python", f"Python {python}", here)
+        yield _misfit("python", f"Python {python}", here)
         return
     names = sorted(map(str, candidate.tags))
     if not set(names).isdisjoint(environment.tags):
@@ -133,29 +124,29 @@ def _python_reasons(candidate: OfferedWheel, environment: TargetEnvironment) -> 
     known = {tag.rpartition("-")[0] for tag in environment.tags}
     pairs = {f"{tag.interpreter}-{tag.abi}" for tag in candidate.tags}
     if known.isdisjoint(pairs):
-        yield Reason("python", join_names(sorted(pairs)), here)
+        yield _misfit("python", join_names(sorted(pairs)), here)
         return
     platforms = sorted(tag.platform for tag in candidate.tags)
     floor, glibc = tag_floor(platforms), environment.glibc
     machine = environment.platform.partition("_")[2]
     if floor and any(name.endswith(machine) for name in platforms):
         found = f"glibc {glibc}" if glibc else "a C library that is not glibc"
-        yield Reason("glibc", f"glibc {floor} or later", found)
+        yield _misfit("glibc", f"glibc {floor} or later", found)
     else:
-        yield Reason("platform", join_names(platforms), environment.platform)
+        yield _misfit("platform", join_names(platforms), environment.platform)
 
 
-def _torch_reasons(needs: WheelNeeds, environment: TargetEnvironment) -> Iterable[Reason]:
+def _torch_findings(needs: WheelNeeds, environment: TargetEnvironment) -> Iterable[Finding]:
     torch = environment.torch
     if torch is None:
         return
     if needs.torch and not any(range_contains(one, torch.version) for one in needs.torch):
         ranges = " or ".join(f"torch{one}" for one in needs.torch)
-        yield Reason("torch", ranges, f"torch {torch.version}")
+        yield _misfit("torch", ranges, f"torch {torch.version}")
     if needs.old_abi is not None and needs.old_abi != torch.old_abi:
-        yield Reason("strings", f"a torch with {_strings(needs.old_abi)}", _strings(torch.old_abi))
+        yield _misfit("strings", f"a torch with {_strings(needs.old_abi)}", _strings(torch.old_abi))
     if needs.for_cpu and torch.backend:
-        yield Reason("backend", "a torch for CPUs only", describe_torch(torch))
+        yield _misfit("backend", "a torch for CPUs only", describe_torch(torch))
 
 
 def _lacks_gpu_code(needs: WheelNeeds, environment: TargetEnvironment) -> bool:
@@ -168,33 +159,34 @@ def _strings(old: bool) -> str:
     return "the strings of before GCC 5" if old else "the strings of GCC 5 and later"
 
 
-def _library_reasons(
-    needs: LibraryNeeds, environment: TargetEnvironment
-) -> tuple[list[Reason], list[str]]:
-    """What keeps a library from its use here, and what makes it of less use."""
+def _severity(findings: Sequence[Finding]) -> tuple[int, int]:
+    return sum(one.level == "error" for one in findings), len(findings)
+
+
+def _library_findings(needs: LibraryNeeds, environment: TargetEnvironment) -> list[Finding]:
+    """What keeps a library from its use here, then what makes it of less use."""
     torch, driver, gpus = environment.torch, environment.driver, environment.gpus
     findings = []
     if torch is not None:
         findings += [check_backend(needs, torch, "it"), check_built_with(needs, torch, "it")]
     elif needs.backend and gpus and backend_of(gpus[0].arch) != needs.backend:
-        return [Reason("backend", f"a GPU for {needs.backend}", gpus[0].name)], []
+        return [_misfit("backend", f"a GPU for {needs.backend}", gpus[0].name)]
     if needs.backend and needs.toolkit_version:
         findings.append(check_driver(needs.backend, needs.toolkit_version, driver))
         if needs.archs:
             findings += check_code(needs, needs.toolkit_version, gpus, driver, "{}")
-    present = [finding for finding in findings if finding is not None]
-    reasons = [Reason(one.rule, one.expected, one.found) for one in present if one.blocks]
-    return reasons, [
-        f"{one.rule}: expected {one.expected}; found {one.found}"
-        for one in present
-        if not one.blocks
+    found = [
+        Finding(one.rule, one.found, "error" if one.blocks else "warning", expected=one.expected)
+        for one in findings
+        if one is not None
     ]
+    return sorted(found, key=lambda one: one.level)
 
 
-def best(judgements: Iterable[Judgement], environment: TargetEnvironment) -> list[Accepted]:
+def best(judgements: Iterable[Judgement], environment: TargetEnvironment) -> list[Judgement]:
     """The wheels that fit, the best first: the newest release, then the closest fit."""
     order = {tag: at for at, tag in reversed(list(enumerate(environment.tags)))}
-    accepted = [one for one in judgements if isinstance(one, Accepted)]
+    accepted = [one for one in judgements if not one.reasons]
     # Names decide last, so that equal indexes give equal answers.
     accepted.sort(key=lambda one: one.candidate.file)
     accepted.sort(key=lambda one: _rank(one, environment, order), reverse=True)
@@ -202,7 +194,7 @@ def best(judgements: Iterable[Judgement], environment: TargetEnvironment) -> lis
 
 
 def _rank(
-    accepted: Accepted, environment: TargetEnvironment, order: dict[str, int]
+    accepted: Judgement, environment: TargetEnvironment, order: dict[str, int]
 ) -> tuple[object, ...]:
     candidate, needs = accepted.candidate, accepted.needs
     tag = min((order.get(str(tag), len(order)) for tag in candidate.tags), default=len(order))
@@ -258,7 +250,7 @@ def _newest_torch(needs: WheelNeeds) -> tuple[int, ...]:
     return max(floors, default=())
 
 
-def torch_to_install(accepted: Sequence[Accepted]) -> tuple[str, str | None] | None:
+def torch_to_install(accepted: Sequence[Judgement]) -> tuple[str, str | None] | None:
     """The torch that the best wheel needs where there is none: its range and its toolkit.
 
     None if it is not known that it needs one.

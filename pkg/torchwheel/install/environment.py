@@ -8,15 +8,15 @@ from pathlib import Path
 
 import packaging
 
-from torchwheel import process
-from torchwheel.arch.devices import Gpu, visible_gpus
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.json_files import last_line, parse_json
-from torchwheel.machine import probe
-from torchwheel.machine.driver import driver_for_torch
-from torchwheel.machine.facts import Absent, Driver, Torch, split_absent
-from torchwheel.machine.torch import read_torch
-from torchwheel.text import quote
+from torchwheel_runtime import process
+from torchwheel_runtime.arch.devices import Driver, Gpu, visible_gpus
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.json_files import last_line, parse_json
+from torchwheel_runtime.machine import probe
+from torchwheel_runtime.machine.facts import Absent, Torch, split_absent
+from torchwheel_runtime.machine.probe import driver_for_torch
+from torchwheel_runtime.machine.torch import read_torch
+from torchwheel_runtime.text import quote
 
 # Runs in the other Python, 3.9 or later. Its own packages come before ours.
 _ASK = """
@@ -59,9 +59,9 @@ class TargetEnvironment:
         markers: the variables of environment markers.
         installed: versions of the installed distributions, by name.
         glibc: e.g. "2.36"; None if the C library is another.
-        torch: None if it is not installed; `torch_problem` says why.
+        torch: None if it is not installed.
         driver: None if it is missing; `driver_problem` says why.
-        gpus: the visible GPUs; `gpus_problem` says why there are none.
+        gpus: the visible GPUs.
     """
 
     python: Path
@@ -73,11 +73,9 @@ class TargetEnvironment:
     installed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     glibc: str | None = None
     torch: Torch | None = None
-    torch_problem: Absent | None = None
     driver: Driver | None = None
     driver_problem: Absent | None = None
     gpus: tuple[Gpu, ...] = ()
-    gpus_problem: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,11 +101,9 @@ def find_environment(
     """
     program = python or Path(sys.executable)
     told = _ask(program)
-    found = _torch_of(told.torch)
-    torch, problem = split_absent(found)
+    torch = split_absent(read_torch(Path(told.torch).parent))[0] if told.torch else None
     backend, answered = driver_for_torch(torch)
     driver, driver_problem = split_absent(answered)
-    gpus = visible_gpus(backend, environ)
     return TargetEnvironment(
         python=program,
         version=told.version,
@@ -116,18 +112,12 @@ def find_environment(
         tags=told.tags[:_MOST_TAGS],
         markers=told.markers,
         installed=told.installed,
-        glibc=split_absent(probe.glibc_version())[0],
+        glibc=probe.glibc_version(),
         torch=torch,
-        torch_problem=problem,
         driver=driver,
         driver_problem=driver_problem,
-        gpus=gpus.gpus,
-        gpus_problem=gpus.why,
+        gpus=visible_gpus(backend, environ).gpus,
     )
-
-
-def _torch_of(origin: str | None) -> Torch | Absent:
-    return read_torch(Path(origin).parent) if origin else Absent("torch is not installed")
 
 
 def _ask(program: Path) -> _Told:

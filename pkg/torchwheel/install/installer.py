@@ -1,36 +1,84 @@
-"""Installs verified wheels into an environment with pip or uv; torch stays as it is."""
+"""`torchwheel install NAME[==V] --index URL`: choose, download, verify, install with pip or uv."""
 
-import dataclasses
+import argparse
 import importlib.util
 import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from packaging.requirements import Requirement
 
-from torchwheel import process
-from torchwheel.errors import TorchwheelError, UsageError, program_error
-from torchwheel.files import temporary_variables
-from torchwheel.install.environment import TargetEnvironment
-from torchwheel.install.page import OfferedWheel
-from torchwheel.pip import pip_reason
-from torchwheel.text import hide_users
+from torchwheel.install import report
+from torchwheel.install.attestation import Trust
+from torchwheel.install.environment import TargetEnvironment, find_environment
+from torchwheel.install.plan import Download, InstallPlan, Ranking, choose, parse_wanted, plan
+from torchwheel_runtime import process
+from torchwheel_runtime.console import Progress, Quiet, Terminal
+from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
+from torchwheel_runtime.fetch import Fetcher, check_address
+from torchwheel_runtime.files import private_folder, temporary_variables
+from torchwheel_runtime.pip import pip_reason
+from torchwheel_runtime.text import escape, hide_users
 
 Name = Literal["pip", "uv"]
 _SECONDS = 3600
 
 
-@dataclasses.dataclass(frozen=True)
-class Installer:
-    """A program that installs into an environment.
+def run_install(options: argparse.Namespace) -> int:
+    """Carry out the command. Exit status: 0 if a wheel fits and, unless asked not to, is there."""
+    if options.workflow and not options.repository:
+        raise UsageError("--workflow goes with --repository OWNER/NAME")
+    wanted = parse_wanted(options.name)
+    check_address(options.index)
+    environment, fetch = find_environment(options.python), Fetcher()
+    ranking = choose(options.index, wanted, environment, fetch)
+    if not options.json:
+        print(report.ranking_text(ranking, environment, why=options.why), flush=True)
+    done = None
+    problem = None if ranking.accepted else report.none_fits(ranking)
+    if problem is None and not environment.torch:
+        problem = report.no_torch(ranking)
+    if problem is None and not (options.dry_run or options.why):
+        with Terminal().live_line() as live:
+            done = _install(options, ranking, environment, fetch, Quiet() if options.json else live)
+    if options.json:
+        print(report.ranking_json(ranking, environment, done))
+    if problem:
+        raise TorchwheelError(problem)
+    return 0
 
-    Attributes:
-        name: which one.
-        command: what comes before its options, "install" among them.
-    """
+
+def _install(
+    options: argparse.Namespace,
+    ranking: Ranking,
+    environment: TargetEnvironment,
+    fetch: Fetcher,
+    progress: Progress,
+) -> InstallPlan:
+    program = find_installer(environment, options.installer)
+    first = ranking.accepted[0]
+    progress.step(f"download {first.candidate.file}")
+    trust = Trust(options.repository, options.trusted_root, options.workflow, options.self_hosted)
+    made = plan(options.index, first, environment, fetch, trust, dependencies=not options.no_deps)
+    for download in made.downloads:
+        state = "verified" if download.signature.verified else "not signed"
+        progress.say(f"{download.path.name}: {state}: {escape(download.signature.says)}")
+    # What may fail comes first, so that nothing is installed that lacks a requirement.
+    if made.others:
+        progress.step(f"{program.name} install {' '.join(map(str, made.others))}")
+        install_others(program, made.others, environment, private_folder())
+    progress.step(f"{program.name} install {first.candidate.file}")
+    install_files(program, made.downloads, private_folder())
+    files = ", ".join(download.wheel.file for download in made.downloads)
+    progress.say(f"installed by {program.name}: {files}")
+    return made
+
+
+class Installer(NamedTuple):
+    """A program that installs into an environment: its name, and what comes before its options."""
 
     name: Name
     command: tuple[str, ...]
@@ -46,7 +94,8 @@ def find_installer(environment: TargetEnvironment, wanted: Name | None = None) -
     pip = ("--disable-pip-version-check", "--no-input")
     if wanted != "uv" and "pip" in environment.installed:
         return Installer("pip", (*process.python_module(python, "pip"), *pip, "install"))
-    uv = shutil.which("uv", path=os.pathsep.join((str(Path(sys.executable).parent), _path())))
+    places = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
+    uv = shutil.which("uv", path=os.pathsep.join(places))
     if wanted != "pip" and uv:
         target = str(environment.python.absolute())
         return Installer("uv", (str(Path(uv).absolute()), "pip", "install", "--python", target))
@@ -59,27 +108,22 @@ def find_installer(environment: TargetEnvironment, wanted: Name | None = None) -
     )
 
 
-def _path() -> str:
-    return os.environ.get("PATH", os.defpath)
-
-
-def install_files(
-    installer: Installer, wheels: Sequence[tuple[OfferedWheel, Path]], folder: Path
-) -> None:
+def install_files(installer: Installer, downloads: Sequence[Download], folder: Path) -> None:
     """Install wheels that were downloaded and verified, and nothing else.
 
     Args:
         installer: the program.
-        wheels: each with its file; all files lie in one folder, with nothing else in it.
+        downloads: the wheels; all files lie in one folder, with nothing else in it.
         folder: where the requirements may be written.
     """
+    wheels = [download.wheel for download in downloads]
     lines = [
         f"{wheel.file.partition('-')[0]}=={wheel.version} --hash=sha256:{wheel.sha256}\n"
-        for wheel, _ in wheels
+        for wheel in wheels
     ]
     requirements = folder / "requirements.txt"
     requirements.write_text("".join(lines), encoding="utf-8")
-    options = ["--no-deps", "--no-index", "--find-links", str(wheels[0][1].parent)]
+    options = ["--no-deps", "--no-index", "--find-links", str(downloads[0].path.parent)]
     options += ["--require-hashes", "-r", str(requirements)]
     if installer.name == "pip":
         options += ["--force-reinstall", "--quiet"]

@@ -5,27 +5,16 @@ from collections.abc import Iterator, Mapping
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag
-from packaging.utils import (
-    BuildTag,
-    NormalizedName,
-)
+from packaging.utils import BuildTag, NormalizedName
 from packaging.version import Version
 
-from torchwheel.fetch import Fetch, link
-from torchwheel.index.note import (
-    ALL,
-    KEY,
-    IndexNote,
-    Kernels,
-    WheelNeeds,
-    read_bundled,
-    read_note,
-)
-from torchwheel.inspect.archive import WheelError
+from torchwheel.index.note import ALL, KEY, IndexNote, Kernels, WheelNeeds, read_bundled, read_note
 from torchwheel.inspect.local_version import read_local_version
 from torchwheel.inspect.wheel import parse_file_name
 from torchwheel.toolkit.project_page import SHA256, OfferedFile, find_files
-from torchwheel.versions import has_long_number
+from torchwheel_runtime.fetch import Fetch, link
+from torchwheel_runtime.inspect.window import WheelError
+from torchwheel_runtime.versions import has_long_number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,17 +54,10 @@ class OfferedWheel:
     bundled: frozenset[str] = frozenset()
 
 
-@dataclasses.dataclass(frozen=True)
-class ProjectPage:
-    """The wheels of a project, and the address that they were read from."""
-
-    project: NormalizedName
-    url: str
-    candidates: tuple[OfferedWheel, ...]
-
-
-def find_page(index: str, project: NormalizedName, fetch: Fetch) -> ProjectPage | None:
-    """The page of a project; None if the index has none.
+def find_page(
+    index: str, project: NormalizedName, fetch: Fetch
+) -> tuple[str, tuple[OfferedWheel, ...]] | None:
+    """The address of a project's page and the wheels on it; None if the index has none.
 
     The root of our own index has groups in place of projects, and the folder `all` with the wheels
     of all of them.
@@ -85,7 +67,7 @@ def find_page(index: str, project: NormalizedName, fetch: Fetch) -> ProjectPage 
         return None
     bundled = read_bundled(listed.note, listed.url)
     wheels = (wheel for file in listed.files for wheel in _wheel(file, project, bundled))
-    return ProjectPage(project, listed.url, tuple(wheels))
+    return listed.url, tuple(wheels)
 
 
 def _wheel(
@@ -99,7 +81,7 @@ def _wheel(
         return
     if named != project:
         return
-    note: IndexNote | None = read_note(entry.get(KEY), file.where)
+    note = read_note(entry.get(KEY), file.where)
     provenance = file.text("provenance")
     yield OfferedWheel(
         file=name,

@@ -16,23 +16,28 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.fetch import Fetch
-from torchwheel.files import private_folder
-from torchwheel.index.note import WheelNeeds, needs_of_claims
+from torchwheel.index.note import needs_of_claims
 from torchwheel.install.attestation import Signature, Trust, verify_signature
-from torchwheel.install.choose import Accepted, Judgement, Reason, Rejected, best, judge
-from torchwheel.install.content import missing_symbols, read_content
+from torchwheel.install.choose import Judgement, best, finding_text, judge
+from torchwheel.install.contents import (
+    TORCH,
+    WheelMetadata,
+    needs_of_libraries,
+    parse_metadata,
+    read_metadata,
+)
 from torchwheel.install.environment import TargetEnvironment
-from torchwheel.install.metadata import TORCH, WheelMetadata, parse_metadata, read_metadata
 from torchwheel.install.page import OfferedWheel, find_page
-from torchwheel.text import quote
-from torchwheel.versions import has_long_number
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.fetch import Fetch
+from torchwheel_runtime.files import private_folder
+from torchwheel_runtime.text import quote
+from torchwheel_runtime.versions import has_long_number
 
 _MOST_METADATA = 50
 """METADATA files of one project that are read before one wheel is taken."""
 _MOST_PROJECTS = 50
-OURS = "torchwheel"
+OURS = "torchwheel-runtime"
 """The bundled package of all extensions, whether or not the index names those of its projects."""
 
 
@@ -44,18 +49,18 @@ class Ranking:
         project: its normalised name.
         url: the page that was read.
         judgements: one of each wheel, in the order of the page.
-        accepted: the wheels that fit, the best first.
+        accepted: those of the wheels that fit, the best first.
     """
 
     project: NormalizedName
     url: str
     judgements: tuple[Judgement, ...]
-    accepted: tuple[Accepted, ...]
+    accepted: tuple[Judgement, ...]
 
     @property
-    def rejected(self) -> tuple[Rejected, ...]:
+    def rejected(self) -> tuple[Judgement, ...]:
         """The wheels that do not fit."""
-        return tuple(one for one in self.judgements if isinstance(one, Rejected))
+        return tuple(one for one in self.judgements if one.reasons)
 
 
 def parse_wanted(text: str) -> Requirement:
@@ -83,15 +88,15 @@ def choose(
     page = find_page(index, project, fetch)
     if page is None:
         raise TorchwheelError(f"{index}: expected the project {project}, found none; check --index")
+    url, wheels = page
     specifier = wanted.specifier
-    judged = {one: judge(one, environment, specifier) for one in page.candidates}
-    if not specifier.prereleases and all(one.version.is_prerelease for one in judged):
+    if not specifier.prereleases and all(one.version.is_prerelease for one in wheels):
         specifier = SpecifierSet(str(specifier), prereleases=True)
-        judged = {one: judge(one, environment, specifier) for one in page.candidates}
-    for candidate, judgement in _with_metadata(judged, environment, specifier, fetch):
-        judged[candidate] = judgement
+    judged = {one: judge(one, environment, specifier) for one in wheels}
+    for judgement in _with_metadata(judged, environment, specifier, fetch):
+        judged[judgement.candidate] = judgement
     accepted = best(judged.values(), environment)
-    return Ranking(project, page.url, tuple(judged.values()), tuple(accepted))
+    return Ranking(project, url, tuple(judged.values()), tuple(accepted))
 
 
 def _with_metadata(
@@ -99,7 +104,7 @@ def _with_metadata(
     environment: TargetEnvironment,
     wanted: SpecifierSet,
     fetch: Fetch,
-) -> Iterator[tuple[OfferedWheel, Judgement]]:
+) -> Iterator[Judgement]:
     """Judge anew the wheels of whose torch nothing is known, the best first, until one fits."""
     for accepted in best(judged.values(), environment)[:_MOST_METADATA]:
         candidate, needs = accepted.candidate, accepted.needs
@@ -114,10 +119,11 @@ def _with_metadata(
         found = parse_metadata(answer.body, candidate, url).torch_range(environment.markers)
         if not found:
             return
-        needs = dataclasses.replace(needs, torch=(found,))
-        judgement = judge(candidate, environment, wanted, needs)
-        yield candidate, judgement
-        if isinstance(judgement, Accepted):
+        judgement = judge(
+            candidate, environment, wanted, dataclasses.replace(needs, torch=(found,))
+        )
+        yield judgement
+        if not judgement.reasons:
             return
 
 
@@ -125,7 +131,7 @@ def _with_metadata(
 class Download:
     """A wheel that was downloaded and verified."""
 
-    wheel: Accepted
+    wheel: OfferedWheel
     path: Path
     metadata: WheelMetadata
     signature: Signature
@@ -146,7 +152,7 @@ class InstallPlan:
 
 def plan(
     index: str,
-    first: Accepted,
+    first: Judgement,
     environment: TargetEnvironment,
     fetch: Fetch,
     trust: Trust,
@@ -168,35 +174,31 @@ def plan(
     downloads = [_download(first, environment, folder, fetch, trust, version)]
     others: dict[str, Requirement] = {}
     known = {canonicalize_name(name): version for name, version in environment.installed.items()}
-    known |= {_project(first): str(first.candidate.version)}
-    at = 0
-    while dependencies and at < len(downloads):
-        for requirement in downloads[at].metadata.needed(environment.markers):
+    chosen = {_project(first): str(version)}
+    # It grows while it is read: a requirement that the index offers has requirements, too.
+    for asking in downloads if dependencies else ():
+        for requirement in asking.metadata.needed(environment.markers):
             name = canonicalize_name(requirement.name)
-            if name == TORCH or _is_met(requirement, known.get(name)):
+            if name == TORCH or _is_met(requirement, chosen.get(name, known.get(name))):
                 continue
             requirement.marker = None
             found = _offered(index, requirement, environment, fetch)
-            if found is None and name in (OURS, *downloads[at].wheel.candidate.bundled):
-                asking = downloads[at].path.name
-                says = f"expected the bundled package {name} of {asking}, found none"
+            if found is None and name in (OURS, *asking.wheel.bundled):
+                says = f"expected the bundled package {name} of {asking.path.name}, found none"
                 raise TorchwheelError(f"{index}: {says}; report it to the authors of the index")
             if found is None:
                 others[str(requirement)] = requirement
                 continue
-            if len(downloads) == _MOST_PROJECTS or any(
-                _project(d.wheel) == name for d in downloads
-            ):
+            if len(downloads) == _MOST_PROJECTS or name in chosen:
                 says = f"expected one {name} for all, found that {requirement} asks for another"
                 raise TorchwheelError(f"{index}: {says}")
             downloads.append(_download(found, environment, folder, fetch, trust))
-            known[name] = str(found.candidate.version)
-        at += 1
+            chosen[name] = str(found.candidate.version)
     return InstallPlan(tuple(downloads), tuple(others.values()))
 
 
-def _project(accepted: Accepted) -> NormalizedName:
-    return canonicalize_name(accepted.candidate.file.partition("-")[0])
+def _project(judgement: Judgement) -> NormalizedName:
+    return canonicalize_name(judgement.candidate.file.partition("-")[0])
 
 
 def _is_met(requirement: Requirement, version: str | None) -> bool:
@@ -210,7 +212,7 @@ def _is_met(requirement: Requirement, version: str | None) -> bool:
 
 def _offered(
     index: str, requirement: Requirement, environment: TargetEnvironment, fetch: Fetch
-) -> Accepted | None:
+) -> Judgement | None:
     """The best wheel of a requirement, if the index offers the project at all."""
     if requirement.url or find_page(index, canonicalize_name(requirement.name), fetch) is None:
         return None
@@ -221,7 +223,7 @@ def _offered(
 
 
 def _download(
-    accepted: Accepted,
+    accepted: Judgement,
     environment: TargetEnvironment,
     folder: Path,
     fetch: Fetch,
@@ -234,15 +236,6 @@ def _download(
     fetch.file(candidate.url, path, candidate.sha256 or "", candidate.size)
     signature = verify_signature(path, candidate, fetch, private_folder(), trust, version)
     metadata = read_metadata(path, candidate)
-    _check_content(accepted, path, metadata, environment)
-    return Download(accepted, path, metadata, signature)
-
-
-def _check_content(
-    accepted: Accepted, path: Path, metadata: WheelMetadata, environment: TargetEnvironment
-) -> None:
-    """Raise if a wheel needs something else than the index says of it, or than is here."""
-    candidate = accepted.candidate
     claims = metadata.claims
     if candidate.described and claims is not None and needs_of_claims(claims) != candidate.needs:
         says = "expected claims as the index says, found others"
@@ -251,30 +244,16 @@ def _check_content(
     required = metadata.torch_range(environment.markers)
     if required and not claims:
         needs = dataclasses.replace(needs, torch=(required,))
-    reasons = _reasons(candidate, environment, needs)
-    if not reasons and claims is None:
-        reasons = _reasons_of_libraries(candidate, path, environment)
-    if reasons:
-        raise TorchwheelError(f"{candidate.file}: {reasons[0]}; nothing was installed")
-
-
-def _reasons(
-    candidate: OfferedWheel, environment: TargetEnvironment, needs: WheelNeeds
-) -> tuple[Reason, ...]:
     named = SpecifierSet(f"=={candidate.version}")
-    judgement = judge(candidate, environment, named, needs)
-    return judgement.reasons if isinstance(judgement, Rejected) else ()
-
-
-def _reasons_of_libraries(
-    candidate: OfferedWheel, path: Path, environment: TargetEnvironment
-) -> tuple[Reason, ...]:
-    """Why no library of a wheel can be loaded; of the one with the fewest reasons."""
-    per_library = [
-        (
-            *_reasons(candidate, environment, content.needs),
-            *missing_symbols(content, environment),
-        )
-        for content in read_content(path, environment)
-    ]
-    return min(per_library, key=len, default=())
+    reasons = judge(candidate, environment, named, needs).reasons
+    if not reasons and claims is None:
+        per_library = [
+            (*judge(candidate, environment, named, own).reasons, *missing)
+            for own, missing in needs_of_libraries(path, environment)
+        ]
+        # One library that can be loaded is enough.
+        reasons = min(per_library, key=len, default=())
+    if reasons:
+        says = finding_text(reasons[0])
+        raise TorchwheelError(f"{candidate.file}: {says}; nothing was installed")
+    return Download(candidate, path, metadata, signature)

@@ -1,25 +1,26 @@
 """What `torchwheel install` found, as text and as JSON."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from torchwheel.arch.model import BRANDS
-from torchwheel.doctor.remedies import PYTORCH
 from torchwheel.index.note import WheelNeeds
-from torchwheel.install.choose import Accepted, Judgement, Rejected, torch_to_install
+from torchwheel.install.choose import Judgement, finding_text, torch_to_install
 from torchwheel.install.environment import TargetEnvironment
-from torchwheel.install.plan import InstallPlan, Ranking
-from torchwheel.text import escape, hanging_lines, join_names, size_text
-from torchwheel.validate.gpu_rules import describe_driver
-from torchwheel.validate.torch_rules import describe_torch
+from torchwheel.install.plan import Download, InstallPlan, Ranking
+from torchwheel_runtime.arch.model import BRANDS
+from torchwheel_runtime.doctor.remedies import PYTORCH
+from torchwheel_runtime.text import escape, hanging_lines, join_names, size_text
+from torchwheel_runtime.validate.at_load import describe_driver
+from torchwheel_runtime.validate.torch_rules import describe_torch
 
 SCHEMA = 1
 
 
 def ranking_text(ranking: Ranking, environment: TargetEnvironment, *, why: bool) -> str:
     """The facts of the machine, the wheel that is taken, and with `why` every other one."""
-    lines = [*_facts(environment), *_row("index", _counts(ranking))]
+    fits = f"wheels: {len(ranking.judgements)}, of which fit: {len(ranking.accepted)}"
+    lines = [*_facts(environment), *_row("index", f"{ranking.url}: {fits}")]
     if ranking.accepted:
         lines += _wheel_lines("takes", ranking.accepted[0])
     if why:
@@ -28,7 +29,7 @@ def ranking_text(ranking: Ranking, environment: TargetEnvironment, *, why: bool)
         for rejected in ranking.rejected:
             lines += _row("rejected", escape(rejected.candidate.file))
             for reason in rejected.reasons:
-                lines += hanging_lines(" " * 13, escape(str(reason)))
+                lines += hanging_lines(" " * 13, finding_text(reason))
     return "\n".join(lines)
 
 
@@ -52,18 +53,13 @@ def _row(name: str, text: str) -> list[str]:
     return hanging_lines(f"{name:<11}", escape(text))
 
 
-def _counts(ranking: Ranking) -> str:
-    fits = len(ranking.accepted)
-    return f"{ranking.url}: wheels: {len(ranking.judgements)}, of which fit: {fits}"
-
-
-def _wheel_lines(name: str, accepted: Accepted) -> Iterator[str]:
+def _wheel_lines(name: str, accepted: Judgement) -> Iterator[str]:
     candidate = accepted.candidate
     size = f", {size_text(candidate.size)}" if candidate.size is not None else ""
     yield from _row(name, f"{candidate.file}{size}")
     yield from _row("  needs", _needs_text(accepted.needs, candidate.described))
     for note in accepted.notes:
-        yield from _row("  note", note)
+        yield from _row("  note", finding_text(note))
 
 
 def _needs_text(needs: WheelNeeds, described: bool) -> str:
@@ -86,7 +82,8 @@ def none_fits(ranking: Ranking) -> str:
     closest = min(ranking.rejected, key=lambda one: (len(one.reasons), one.candidate.file))
     return (
         f"{ranking.project}: expected a wheel that fits, found none of {len(ranking.judgements)}; "
-        f"the closest is {closest.candidate.file}: {closest.reasons[0]} (--why lists all)"
+        f"the closest is {closest.candidate.file}: {finding_text(closest.reasons[0])} "
+        "(--why lists all)"
     )
 
 
@@ -126,40 +123,34 @@ def ranking_json(ranking: Ranking, environment: TargetEnvironment, plan: Install
         "index": ranking.url,
         "machine": machine,
         "chosen": chosen and _wheel_json(chosen),
-        "installed": plan and [_installed(plan, at) for at in range(len(plan.downloads))],
+        "installed": plan and [_download_json(one) for one in plan.downloads],
         "others": [str(one) for one in plan.others] if plan else [],
-        "wheels": [_wheel_json(one) for one in _ordered(ranking)],
+        "wheels": [_wheel_json(one) for one in (*ranking.accepted, *ranking.rejected)],
     }
     return json.dumps(document, indent=1)
 
 
-def _ordered(ranking: Ranking) -> Sequence[Judgement]:
-    return (*ranking.accepted, *ranking.rejected)
-
-
 def _wheel_json(judgement: Judgement) -> dict[str, Any]:
     candidate = judgement.candidate
-    rejected = isinstance(judgement, Rejected)
     return {
         "file": candidate.file,
         "version": str(candidate.version),
         "url": candidate.url,
         "sha256": candidate.sha256,
         "described": candidate.described,
-        "accepted": not rejected,
-        "notes": [] if isinstance(judgement, Rejected) else list(judgement.notes),
+        "accepted": not judgement.reasons,
+        "notes": [] if judgement.reasons else [finding_text(one) for one in judgement.notes],
         "reasons": [
             {"rule": one.rule, "expected": one.expected, "found": one.found}
-            for one in (judgement.reasons if isinstance(judgement, Rejected) else ())
+            for one in judgement.reasons
         ],
     }
 
 
-def _installed(plan: InstallPlan, at: int) -> dict[str, Any]:
-    download = plan.downloads[at]
+def _download_json(download: Download) -> dict[str, Any]:
     return {
-        "file": download.wheel.candidate.file,
-        "sha256": download.wheel.candidate.sha256,
+        "file": download.wheel.file,
+        "sha256": download.wheel.sha256,
         "verified": download.signature.verified,
         "signature": download.signature.says,
     }

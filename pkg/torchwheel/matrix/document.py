@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from torchwheel.errors import UsageError
-from torchwheel.text import KeyPath, dotted_path, quote
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.text import KeyPath, dotted_path, quote
 
 MatrixFinding = tuple[KeyPath, str]
 

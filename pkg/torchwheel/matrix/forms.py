@@ -12,9 +12,16 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from torchwheel.arch.model import CUDA_PATTERN, ROCM_PATTERN, Arch, CudaArch, RocmArch, parse
-from torchwheel.text import quote
-from torchwheel.versions import is_requirement, is_specifier
+from torchwheel_runtime.arch.model import (
+    CUDA_PATTERN,
+    ROCM_PATTERN,
+    Arch,
+    CudaArch,
+    RocmArch,
+    parse,
+)
+from torchwheel_runtime.text import quote
+from torchwheel_runtime.versions import is_requirement, is_specifier
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,12 +6,12 @@ It is JSON, which is YAML too. Every step is the nox session that the workflows 
 import json
 from collections.abc import Sequence
 
-from torchwheel.errors import UsageError
 from torchwheel.matrix.kernel_builds import KernelBuild, kernel_builds
 from torchwheel.matrix.runners import build_runner, smoke_runner
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import Variant
-from torchwheel.shards import Shard
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.shards import Shard
 
 _Job = dict[str, object]
 

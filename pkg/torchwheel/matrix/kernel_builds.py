@@ -8,11 +8,11 @@ import dataclasses
 import fnmatch
 from collections.abc import Sequence
 
-from torchwheel.errors import UsageError
 from torchwheel.matrix.sections import Matrix, Toolkit, WheelPlatform
 from torchwheel.matrix.variants import Variant, resolve
-from torchwheel.shards import Shard
-from torchwheel.text import nearest, quote
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.shards import Shard
+from torchwheel_runtime.text import nearest, quote
 
 _FRONT_ENDS = ("front_end", "entry_points")
 

@@ -12,8 +12,8 @@ from pydantic_core import ErrorDetails
 from torchwheel.matrix.document import Document, MatrixError, Problem, read_document
 from torchwheel.matrix.rules import bundled_exist, findings
 from torchwheel.matrix.sections import USUAL_CONTAINERS, Matrix
-from torchwheel.text import KeyPath, nearest, quote, shorten
 from torchwheel.text_files import read_text
+from torchwheel_runtime.text import KeyPath, nearest, quote, shorten
 
 _EXPECTED = {
     "string_type": "text",

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from torchwheel.errors import UsageError
 from torchwheel.matrix.kernel_builds import KernelBuild, kernel_builds
 from torchwheel.matrix.runners import build_runner, gpu_runner, smoke_runner
 from torchwheel.matrix.sections import Matrix, Toolkit
 from torchwheel.matrix.variants import Variant, resolve
-from torchwheel.shards import Shard
-from torchwheel.text import hanging_lines, table_rows
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.shards import Shard
+from torchwheel_runtime.text import hanging_lines, table_rows
 
 MatrixFormat = Literal["table", "json", "github", "kernels"]
 

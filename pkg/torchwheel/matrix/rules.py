@@ -17,7 +17,7 @@ from torchwheel.matrix.toolkit_rules import (
     universal_possible,
 )
 from torchwheel.matrix.variants import all_variants, exclusion
-from torchwheel.text import KeyPath, nearest, quote
+from torchwheel_runtime.text import KeyPath, nearest, quote
 
 PROJECT = "pyproject.toml"
 WHEEL_SUFFIX = ".whl"

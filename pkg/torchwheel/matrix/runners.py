@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from torchwheel.errors import UsageError
 from torchwheel.matrix.document import MatrixFinding
 from torchwheel.matrix.sections import Machines, Matrix
 from torchwheel.matrix.variants import Variant
-from torchwheel.text import join_names, quote
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.text import join_names, quote
 
 PURE = "any"
 """The platform of wheels without machine code."""

@@ -7,9 +7,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from torchwheel.arch.model import Backend
-from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.claims import Abi
 from torchwheel.matrix.forms import (
     EnvironmentValue,
     EnvironmentVariable,
@@ -40,6 +37,9 @@ from torchwheel.matrix.forms import (
     ToolkitName,
     VariantPattern,
 )
+from torchwheel_runtime.arch.model import Backend
+from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.claims import Abi
 
 
 class Section(BaseModel):

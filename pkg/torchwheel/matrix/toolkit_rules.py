@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from torchwheel.arch.model import BRANDS, backend_of
-from torchwheel.arch.toolkit_releases import archs_by_release
-from torchwheel.matrix import torch_releases
 from torchwheel.matrix.document import MatrixFinding
 from torchwheel.matrix.sections import Matrix, ToolkitSection
 from torchwheel.matrix.variants import aten_releases
-from torchwheel.text import KeyPath, join_names, nearest, quote
-from torchwheel.versions import version_numbers
+from torchwheel_runtime.arch.model import BRANDS, backend_of
+from torchwheel_runtime.arch.releases import TorchFacts, archs_by_release, torch_releases
+from torchwheel_runtime.text import KeyPath, join_names, nearest, quote
+from torchwheel_runtime.versions import version_numbers
 
 
 def abis_declared(matrix: Matrix) -> Iterator[MatrixFinding]:
@@ -96,7 +95,7 @@ def torches_known(matrix: Matrix) -> Iterator[MatrixFinding]:
     """Every floor is a known torch release."""
     for abi in ("stable", "pure"):
         floor = getattr(matrix.abis, abi)
-        if floor and floor.torch not in torch_releases.torch_releases():
+        if floor and floor.torch not in torch_releases():
             yield ("abis", abi, "torch"), _unknown_torch(floor.torch)
 
 
@@ -104,7 +103,7 @@ def pairs_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
     """Each torch release was published for the toolkits and Pythons it lists."""
     for minor, release in matrix.torch.items():
         path: KeyPath = ("torch", minor)
-        known = torch_releases.torch_releases().get(minor)
+        known = torch_releases().get(minor)
         if known is None:
             yield path, _unknown_torch(minor)
             continue
@@ -150,7 +149,7 @@ def universal_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
                 f"no toolkit {quote(name)}; {nearest(name, matrix.toolkits)}",
             )
     for i, minor in enumerate(universal.torch):
-        if minor not in torch_releases.torch_releases():
+        if minor not in torch_releases():
             yield (*path, "torch", i), _unknown_torch(minor)
         elif version_numbers(minor) >= version_numbers(stable.torch):
             yield (
@@ -160,13 +159,11 @@ def universal_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
 
 
 def _unknown_torch(minor: str) -> str:
-    known = join_names(torch_releases.torch_releases())
+    known = join_names(torch_releases())
     return f"torch {minor} is not known; known: {known} (a newer torchwheel may know it)"
 
 
-def _torch_lacks(
-    minor: str, known: torch_releases.TorchFacts, name: str, toolkit: ToolkitSection
-) -> str | None:
+def _torch_lacks(minor: str, known: TorchFacts, name: str, toolkit: ToolkitSection) -> str | None:
     majors = known.majors(toolkit.backend)
     major = version_numbers(toolkit.version)[0]
     if major in majors:
@@ -183,7 +180,7 @@ def _serves(matrix: Matrix, minor: str, toolkit: ToolkitSection) -> bool:
     if (
         {"aten", "ordinary"} & set(toolkit.abis)
         or floor is None
-        or floor.torch not in torch_releases.torch_releases()
+        or floor.torch not in torch_releases()
     ):
         return True  # another rule reports the floor
     return version_numbers(minor) >= version_numbers(floor.torch)

@@ -4,8 +4,6 @@ import dataclasses
 import fnmatch
 from collections.abc import Iterable, Iterator, Sequence
 
-from torchwheel.claims import Abi, PartKind, local_version, torch_range
-from torchwheel.errors import UsageError
 from torchwheel.matrix.sections import (
     Exclusion,
     Matrix,
@@ -14,8 +12,10 @@ from torchwheel.matrix.sections import (
     WheelPlatform,
     WheelPython,
 )
-from torchwheel.text import join_names, nearest, quote
-from torchwheel.versions import version_numbers
+from torchwheel_runtime.claims import Abi, PartKind, local_version, torch_range
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.text import join_names, nearest, quote
+from torchwheel_runtime.versions import version_numbers
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,18 +10,26 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import torchwheel
+import torchwheel_runtime
 from torchwheel import __version__
-from torchwheel.console import Progress
-from torchwheel.errors import MalformedError, TorchwheelError
-from torchwheel.files import discard, make_folder_atomically, sha256, sha256_by_name, write_text
 from torchwheel.inspect.wheel import read_bundled
-from torchwheel.json_files import read_json
 from torchwheel.matrix.rules import WHEEL_SUFFIX
 from torchwheel.pipeline import records
 from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.repair import repack, repack_members
 from torchwheel.pipeline.sources import source_digest, stage
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import MalformedError, TorchwheelError
+from torchwheel_runtime.files import (
+    discard,
+    make_folder_atomically,
+    sha256,
+    sha256_by_name,
+    write_text,
+)
+from torchwheel_runtime.json_files import read_json
 
 _STATE = "bundled.built"
 EPOCH = {"SOURCE_DATE_EPOCH": "315532800"}
@@ -95,14 +103,14 @@ def _is_current(state: Path, key: str, target: Path) -> bool:
         return False
 
 
-PACKAGE = Path(__file__).parent.parent
-NAME = f"torchwheel-{__version__}-py3-none-any.whl"
+PACKAGES = tuple(Path(half.__path__[0]) for half in (torchwheel_runtime, torchwheel))
+"""The folders of the two halves, the one first that extensions require."""
 # What an installer writes beside the files of the wheel.
 _OF_INSTALLERS = frozenset({"INSTALLER", "REQUESTED", "direct_url.json", "RECORD"})
 
 
-def own_wheel(out: Path) -> Path:
-    """Write the wheel of the running torchwheel into the folder `out`.
+def own_wheels(out: Path) -> tuple[Path, ...]:
+    """Write the wheels of the running torchwheel into the folder `out`: both halves.
 
     A source tree is built. An installed package is packed again, each file as RECORD has it; so
     both give the bytes of the wheel that every index of ours offers.
@@ -110,20 +118,26 @@ def own_wheel(out: Path) -> Path:
     Raises:
         TorchwheelError: the installed files are not those that were installed.
     """
-    if (PACKAGE / "pyproject.toml").is_file():
+    return tuple(_own_wheel(package, out) for package in PACKAGES)
+
+
+def _own_wheel(package: Path, out: Path) -> Path:
+    if (package / "pyproject.toml").is_file():
         with tempfile.TemporaryDirectory(prefix="torchwheel-") as scratch:
-            return build_pure(PACKAGE, out, Path(scratch, "build.log"))
-    wheel = repack_members(dict(_installed_files()), out / NAME)
+            return build_pure(package, out, Path(scratch, "build.log"))
+    name = f"{package.name}-{__version__}-py3-none-any.whl"
+    wheel = repack_members(dict(_installed_files(package)), out / name)
     read_bundled(wheel)
     return wheel
 
 
-def _installed_files() -> Iterator[tuple[str, bytes]]:
+def _installed_files(package: Path) -> Iterator[tuple[str, bytes]]:
+    project = package.name.replace("_", "-")
     try:
-        distribution = importlib.metadata.distribution("torchwheel")
+        distribution = importlib.metadata.distribution(project)
     except importlib.metadata.PackageNotFoundError:
         raise TorchwheelError(
-            f"{PACKAGE}: expected an installed torchwheel, found its files alone; install its wheel"
+            f"{package}: expected an installed {project}, found its files alone; install its wheel"
         ) from None
     for file in distribution.files or ():
         name = file.as_posix()
@@ -132,7 +146,7 @@ def _installed_files() -> Iterator[tuple[str, bytes]]:
         content = Path(str(distribution.locate_file(file))).read_bytes()
         if file.hash is None or file.hash.value != _digest(content):
             raise TorchwheelError(
-                f"{name}: is not the file that was installed; reinstall torchwheel"
+                f"{name}: is not the file that was installed; reinstall {project}"
             )
         yield name, content
 

@@ -4,8 +4,9 @@ import dataclasses
 import json
 import shlex
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
+import torchwheel
+import torchwheel_runtime
 from torchwheel.image.engine import LABEL, Volume, volume_options
 from torchwheel.matrix.variants import python_tag
 from torchwheel.pipeline import container_files
@@ -24,8 +25,11 @@ TORCH = "/opt/torch"
 TORCHWHEEL = "/opt/torchwheel"
 UV_CACHE = "/cache/uv"
 CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
-OWN: Volume = (str(Path(__file__).parent.parent), f"{TORCHWHEEL}/torchwheel", "ro")
-"""This package, for the steps that run in the container."""
+OWN: tuple[Volume, ...] = tuple(
+    (half.__path__[0], f"{TORCHWHEEL}/{half.__name__}", "ro")
+    for half in (torchwheel, torchwheel_runtime)
+)
+"""This package and the run-time half, for the steps that run in the container."""
 
 FRONTEND = ("--no-isolation", "--skip-dependency-check")
 """What `build` is told: requirements are in folders on PYTHONPATH, torchwheel among them, where it

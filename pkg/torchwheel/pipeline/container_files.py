@@ -9,10 +9,10 @@ import json
 import re
 from pathlib import Path
 
-from torchwheel.errors import MalformedError
-from torchwheel.files import write_text
-from torchwheel.json_files import read_json
 from torchwheel.steps.compiler_cache import CacheUse
+from torchwheel_runtime.errors import MalformedError
+from torchwheel_runtime.files import write_text
+from torchwheel_runtime.json_files import read_json
 
 GROUP = Path("/sys/fs/cgroup")
 

@@ -7,17 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from torchwheel.arch.lists import VARIABLES, arch_list, cmake_archs
-from torchwheel.console import Progress
-from torchwheel.errors import UsageError
-from torchwheel.fetch import ca_bundle
 from torchwheel.image.build import BuiltImage, describe_image
 from torchwheel.image.engine import Engine, Volume, find_engine
 from torchwheel.image.recipes import image_of, is_cross, python_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.sections import Matrix, Toolkit
 from torchwheel.matrix.variants import Variant, select
-from torchwheel.ownership import closed_folder
 from torchwheel.pipeline import own_build
 from torchwheel.pipeline.cibuildwheel import (
     BUNDLED,
@@ -42,15 +37,20 @@ from torchwheel.pipeline.inputs import (
     torch_requirement,
 )
 from torchwheel.pipeline.own_build import OwnBuildPlan
-from torchwheel.pipeline.project import project_folder
 from torchwheel.pipeline.records import WheelsRequest
-from torchwheel.shards import Shard
+from torchwheel.pipeline.sources import project_folder
 from torchwheel.smoke.requirements import BUNDLED_FOLDER, find_lock
 from torchwheel.steps.compiler_cache import ENDLESS
-from torchwheel.text import hide_users
-from torchwheel.toolkit.cache import cache_folder
-from torchwheel.toolkit.headers import torch_headers
-from torchwheel.validate import findings
+from torchwheel_runtime.arch.lists import VARIABLES, arch_list, cmake_archs
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.fetch import ca_bundle
+from torchwheel_runtime.ownership import closed_folder
+from torchwheel_runtime.shards import Shard
+from torchwheel_runtime.text import hide_users
+from torchwheel_runtime.toolkit.cache import cache_folder
+from torchwheel_runtime.toolkit.headers import torch_headers
+from torchwheel_runtime.validate import findings
 
 # A CUDA torch has 5 GB, one for each Python. With less free space nothing is cached.
 _CACHE_SPACE = 32 << 30
@@ -98,7 +98,7 @@ def options_of(
     if variant.ordinary:
         return _options_of_own_build(run, variant, engine, image, environ)
     volumes: list[Volume] = [
-        OWN,
+        *OWN,
         (str(torch), TORCH, "ro"),
         (str(run.variant_folder(variant)), VARIANT, "rw"),
         (str(run.shared_folder(toolkit, image.compilers)), SHARED, "rw"),
@@ -220,7 +220,7 @@ def _options_of_own_build(
     cached, settings = _uv_cache(run.cache, 0, engine)
     index_volumes, index = index_options(environ)
     volumes: list[Volume] = [
-        OWN,
+        *OWN,
         (str(run.variant_folder(variant)), VARIANT, "rw"),
         (str(run.shared_folder(toolkit, image.compilers)), SHARED, "rw"),
         *cached,
@@ -330,17 +330,17 @@ def index_options(environ: Mapping[str, str]) -> tuple[list[Volume], dict[str, s
     return volumes, uv_environ
 
 
-def show_options(matrix_file: Path, request: WheelsRequest, dist: Path, progress: Progress) -> str:
+def show_options(request: WheelsRequest, progress: Progress) -> str:
     """The options of the native variants of `request`, as one TOML table each."""
-    matrix = load(matrix_file)
-    engine, root = find_engine(), matrix_file.resolve().parent
+    matrix = load(request.matrix)
+    engine, root = find_engine(), request.matrix.resolve().parent
     variants = select(matrix, request.variants or ("default",))
     native = [build for variant in variants for build in variant.builds]
     if not native:
         raise UsageError("none of these variants has native code: nothing is built in a container")
     cache = cache_folder()
     source = project_folder(matrix, root, cache, progress)
-    run = Run(matrix, root, source, dist.resolve(), cache, "", (), progress, engine)
+    run = Run(matrix, root, source, request.dist.resolve(), cache, "", (), progress, engine)
     parts = []
     for variant in native:
         built = describe_image(engine, image_of(matrix, variant, root))

@@ -12,8 +12,8 @@ from torchwheel.pipeline.in_container import Container
 from torchwheel.pipeline.inputs import Clock, Run
 from torchwheel.pipeline.on_host import Host
 from torchwheel.pipeline.records import BuiltWheel
-from torchwheel.shards import Shard
 from torchwheel.smoke.record import SmokeRecord
+from torchwheel_runtime.shards import Shard
 
 
 class Executor(Protocol):

@@ -15,17 +15,18 @@ from typing import Literal
 import build
 import pyproject_hooks
 
-from torchwheel import process
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError, program_error
-from torchwheel.json_files import FileName, parse_json, read_bounded
-from torchwheel.os_errors import explain
-from torchwheel.ownership import find_program
-from torchwheel.pip import checked_requirements
+from torchwheel import programs
 from torchwheel.pipeline.repair import path_with_scripts
 from torchwheel.pipeline.sources import is_plain_file
 from torchwheel.steps.compiler_cache import check_release
-from torchwheel.text import escape, quote
 from torchwheel.text_files import read_text
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError, program_error
+from torchwheel_runtime.json_files import FileName, parse_json, read_bounded
+from torchwheel_runtime.os_errors import explain
+from torchwheel_runtime.ownership import find_program
+from torchwheel_runtime.pip import checked_requirements
+from torchwheel_runtime.text import escape, quote
 
 
 def find_launcher(say: Callable[[str], None]) -> tuple[str, ...]:
@@ -237,13 +238,13 @@ def _build(
             merged = {**os.environ, **environ, **(extra_environ or {})}
             merged["PYTHONUNBUFFERED"] = "1"
             merged["PATH"] = path_with_scripts(merged, python)
-            status = process.stream(
+            status = programs.stream(
                 cmd,
                 lambda line: on_line(line.strip()),
                 log=log_file,
                 cwd=cwd,
                 env=merged,
-                silence=process.SILENCE,
+                silence=programs.SILENCE,
             )
             if status:
                 raise subprocess.CalledProcessError(status, cmd)

@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from torchwheel.console import Progress
-from torchwheel.errors import UsageError
 from torchwheel.image.build import BuiltImage, ensure_image, make_base
 from torchwheel.image.engine import Engine, find_engine
 from torchwheel.image.recipes import BaseImage, Image, emulated_image, image_of
@@ -21,7 +19,9 @@ from torchwheel.image.snapshots import service_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import select
-from torchwheel.toolkit.cache import cache_folder
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.toolkit.cache import cache_folder
 
 
 def images(

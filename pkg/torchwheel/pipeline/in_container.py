@@ -8,13 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel import claims as claims_file
-from torchwheel import process
-from torchwheel.builder.environment import SHARD
-from torchwheel.builder.extension import OBJECTS
-from torchwheel.builder.ninja import is_progress
-from torchwheel.errors import TorchwheelError, program_error
-from torchwheel.files import write_text
+from torchwheel import programs
 from torchwheel.image.build import BuiltImage, ensure_image, platform_option
 from torchwheel.image.engine import LABEL, Engine, volume_options
 from torchwheel.image.recipes import emulated_image
@@ -34,15 +28,21 @@ from torchwheel.pipeline.container_options import headers_of, options_of, plan_o
 from torchwheel.pipeline.frontend import compile_step, failure_reason
 from torchwheel.pipeline.inputs import NATIVE, Clock, Run, claims_of
 from torchwheel.pipeline.kernel_artifacts import carry, check_taken, compiled_objects, empty_steps
-from torchwheel.pipeline.project import tests_folder
 from torchwheel.pipeline.records import BuiltWheel
-from torchwheel.pipeline.sources import is_plain_file, stage
-from torchwheel.shards import Shard
+from torchwheel.pipeline.sources import is_plain_file, stage, tests_folder
 from torchwheel.smoke import results
 from torchwheel.smoke.record import SmokeRecord, dump_smoke
 from torchwheel.smoke.results import read_probe, record_from_files
 from torchwheel.smoke.testing import arguments_of_tests, digest_of_tests, probe_source
-from torchwheel.text import escape
+from torchwheel_runtime import claims as claims_file
+from torchwheel_runtime import process
+from torchwheel_runtime.builder.environment import SHARD
+from torchwheel_runtime.builder.extension import OBJECTS
+from torchwheel_runtime.builder.ninja import is_progress
+from torchwheel_runtime.errors import TorchwheelError, program_error
+from torchwheel_runtime.files import write_text
+from torchwheel_runtime.shards import Shard
+from torchwheel_runtime.text import escape
 
 _LOG = "build.log"
 """Of a build, in the variant's folder. The container can write there, so each run removes it first:
@@ -300,13 +300,13 @@ def _stream(
     """
     try:
         with log.open("w", encoding="utf-8") as log_file:
-            return process.stream(
+            return programs.stream(
                 command,
                 say,
                 log=log_file,
                 cwd=cwd,
                 env=env,
-                silence=process.SILENCE,
+                silence=programs.SILENCE,
                 cpu_seconds=lambda: engine.cpu_seconds(run.id),
             )
     except process.TimedOutError as error:
@@ -339,7 +339,7 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     folder = run.variant_folder(variant)
     engine.give(folder)  # nothing was built in a container for a universal wheel
     volumes = (
-        OWN,
+        *OWN,
         *((str(path), f"/wheels/{path.name}", "ro") for path in (wheel, *run.bundled)),
         (str((run.root / tests).resolve()), "/smoke", "ro"),
         (str(folder), VARIANT, "rw"),

@@ -12,23 +12,23 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from torchwheel import __version__
-from torchwheel import claims as claims_file
-from torchwheel.arch.lists import arch_list
-from torchwheel.builder import environment
-from torchwheel.builder.recipe import own_sources_digest
 from torchwheel.check.declared import Declared, read_declared
 from torchwheel.check.facts import Allowed, Limits
-from torchwheel.claims import DLPACK_SINCE, Abi, Claims, Part
-from torchwheel.console import Progress
-from torchwheel.files import sha256_by_name
 from torchwheel.image.engine import Engine
 from torchwheel.image.recipes import python_of
 from torchwheel.matrix.sections import Matrix, Toolkit
 from torchwheel.matrix.variants import Variant
-from torchwheel.ownership import closed_folder
 from torchwheel.pipeline.kernel_artifacts import KernelArtifact, digests
-from torchwheel.toolkit.lock import components
 from torchwheel.toolkit.torch_files import torch_file
+from torchwheel_runtime import claims as claims_file
+from torchwheel_runtime.arch.lists import arch_list
+from torchwheel_runtime.builder import environment
+from torchwheel_runtime.builder.recipe import own_sources_digest
+from torchwheel_runtime.claims import DLPACK_SINCE, Abi, Claims, Part
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.files import sha256_by_name
+from torchwheel_runtime.ownership import closed_folder
+from torchwheel_runtime.toolkit.lock import components
 
 
 class Clock:

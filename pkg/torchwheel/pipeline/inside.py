@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from torchwheel import claims as claims_file
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.pipeline.container_files import (
     BUNDLED,
     CLAIMS,
@@ -16,6 +14,8 @@ from torchwheel.pipeline.container_files import (
     VARIANT,
     account,
 )
+from torchwheel_runtime import claims as claims_file
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 
 def finish(wheel: Path, out: Path, folder: Path = VARIANT) -> Path:

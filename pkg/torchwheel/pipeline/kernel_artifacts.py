@@ -19,22 +19,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import __version__
-from torchwheel.arch.lists import arch_list
-from torchwheel.builder.environment import operator_switches
-from torchwheel.builder.objects import MANIFEST, SCHEMA, CompiledObject, object_list_text
-from torchwheel.builder.recipe import own_sources_digest
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError
-from torchwheel.files import sha256, write_text
 from torchwheel.image.engine import Engine
-from torchwheel.json_files import read_bounded, read_json
 from torchwheel.matrix.kernel_builds import KernelBuild
 from torchwheel.pipeline.container_files import DIVIDED
 from torchwheel.pipeline.sources import content_digest, is_plain_file, source_files
-from torchwheel.shards import Shard, parse_shard
 from torchwheel.steps.graph import ExpectedObject
 from torchwheel.steps.own_ninja import read_records, write_compiled
-from torchwheel.text import escape, join_names, quote
-from torchwheel.toolkit.lock import components
+from torchwheel_runtime.arch.lists import arch_list
+from torchwheel_runtime.builder.environment import operator_switches
+from torchwheel_runtime.builder.objects import MANIFEST, SCHEMA, CompiledObject, object_list_text
+from torchwheel_runtime.builder.recipe import own_sources_digest
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel_runtime.files import sha256, write_text
+from torchwheel_runtime.json_files import read_bounded, read_json
+from torchwheel_runtime.shards import Shard, parse_shard
+from torchwheel_runtime.text import escape, join_names, quote
+from torchwheel_runtime.toolkit.lock import components
 
 # Files that a compiler of C++ or device code reads.
 _NATIVE = {

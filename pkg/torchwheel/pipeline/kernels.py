@@ -8,14 +8,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchwheel.builder.objects import MANIFEST, CompiledObject, ObjectList
-from torchwheel.console import Progress
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import explain_full_disk, make_folder_atomically
 from torchwheel.image.engine import find_engine
 from torchwheel.image.reaper import reap_containers
-from torchwheel.json_files import read_json
-from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.matrix.kernel_builds import KernelBuild, compiled_variants, select_kernels
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant
@@ -30,7 +24,7 @@ from torchwheel.pipeline.kernel_artifacts import (
     write_manifest,
 )
 from torchwheel.pipeline.on_host import container_reason
-from torchwheel.pipeline.project import project_folder
+from torchwheel.pipeline.sources import project_folder
 from torchwheel.pipeline.variant import elsewhere, inputs_of_kernels
 from torchwheel.pipeline.wheels import (
     can_build_twice,
@@ -39,43 +33,33 @@ from torchwheel.pipeline.wheels import (
     with_archs,
     with_server,
 )
-from torchwheel.shards import Shard
-from torchwheel.toolkit.cache import cache_folder
+from torchwheel_runtime.builder.objects import MANIFEST, CompiledObject, ObjectList
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import explain_full_disk, make_folder_atomically
+from torchwheel_runtime.json_files import read_json
+from torchwheel_runtime.lock import hold_lock, say_waiting
+from torchwheel_runtime.shards import Shard
+from torchwheel_runtime.toolkit.cache import cache_folder
 
 
 @dataclasses.dataclass(frozen=True)
 class KernelsRequest:
-    """The toolkits and archs to compile, in which way.
+    """One call of `torchwheel kernels`. Each field is the option of its name."""
 
-    Attributes:
-        toolkits: toolkits, or patterns of them.
-        archs: another arch list; empty for the matrix's own.
-        container: whether to compile in the toolkits' images.
-        shard: which part of the objects to compile.
-        twice: compile a second time, elsewhere and without caches, and compare the bytes.
-    """
-
+    matrix: Path
     toolkits: tuple[str, ...]
+    out: Path
     archs: tuple[str, ...]
+    launcher: bool
     container: bool
     shard: Shard
     twice: bool
 
 
-def kernels(
-    matrix_file: Path,
-    request: KernelsRequest,
-    out: Path,
-    progress: Progress,
-    *,
-    launcher: bool = True,
-) -> str:
-    """Compile the kernels that `request` names into artifacts below `out`.
-
-    Returns:
-        A line for each artifact.
-    """
-    matrix = load(matrix_file)
+def kernels(request: KernelsRequest, progress: Progress) -> str:
+    """Compile the kernels that `request` names into artifacts; returns a line for each."""
+    matrix = load(request.matrix)
     chosen = select_kernels(matrix, request.toolkits)
     matrix = with_archs(
         matrix, [variant for build in chosen for variant in build.variants], request.archs
@@ -85,9 +69,9 @@ def kernels(
     engine = find_engine() if request.container or ordinary else None
     request = dataclasses.replace(request, twice=request.twice and can_build_twice(matrix))
     compiled = [variant for build in builds for variant in build.variants]
-    out = Path(os.path.realpath(out))
+    out = Path(os.path.realpath(request.out))
     out.mkdir(parents=True, exist_ok=True)
-    root, cache = matrix_file.resolve().parent, cache_folder()
+    root, cache = request.matrix.resolve().parent, cache_folder()
     run = Run(
         matrix=matrix,
         root=root,
@@ -95,7 +79,7 @@ def kernels(
         dist=out,
         cache=cache,
         sources="",
-        launcher=launcher_of(engine if ordinary else None, progress) if launcher else (),
+        launcher=launcher_of(engine if ordinary else None, progress) if request.launcher else (),
         progress=progress,
         engine=engine,
         jobs=jobs_of(compiled),

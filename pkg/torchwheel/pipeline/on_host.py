@@ -2,22 +2,13 @@
 
 import dataclasses
 import functools
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-import build
-
-from torchwheel.builder.environment import SHARD
-from torchwheel.builder.extension import OBJECTS
-from torchwheel.builder.ninja import is_progress
-from torchwheel.claims import Claims
-from torchwheel.errors import UsageError
-from torchwheel.files import temporary_variables
 from torchwheel.matrix.variants import Variant
-from torchwheel.pipeline.frontend import build_wheel, check_requirements
+from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.inputs import (
     NATIVE,
     BuildPaths,
@@ -29,74 +20,45 @@ from torchwheel.pipeline.inputs import (
 )
 from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.repair import finish_wheel
-from torchwheel.shards import Shard
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.testing import smoke
-from torchwheel.toolkit.headers import torch_headers
-from torchwheel.toolkit.host import HostCompiler, host_compiler
 from torchwheel.toolkit.provide import provide
-
-
-@dataclasses.dataclass(frozen=True)
-class HostBuild:
-    """A project, and how this machine builds its wheel.
-
-    Attributes:
-        source: the project's folder.
-        environ: the variables that configure setup.py.
-        log: the file that gets every line of the build.
-        step: reports a step to the user.
-        step_of: the step that a line of the build announces; None for other lines.
-        python: the interpreter that builds it.
-        prepare: installs the build requirements, or checks that they are installed.
-    """
-
-    source: Path
-    environ: Mapping[str, str]
-    log: Path
-    step: Callable[[str], None]
-    step_of: Callable[[str], str | None]
-    python: str = sys.executable
-    prepare: Callable[[build.ProjectBuilder], None] = check_requirements
-
-    def build_into(self, out: Path) -> Path:
-        """Build the wheel into the folder `out`, and report its steps."""
-
-        def on_line(line: str) -> None:
-            if text := self.step_of(line):
-                self.step(text)
-
-        return build_wheel(
-            self.source,
-            self.environ,
-            out,
-            self.log,
-            on_line,
-            python=self.python,
-            prepare=self.prepare,
-        )
+from torchwheel_runtime.builder.environment import SHARD
+from torchwheel_runtime.builder.extension import OBJECTS
+from torchwheel_runtime.builder.ninja import is_progress
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import temporary_variables
+from torchwheel_runtime.shards import Shard
+from torchwheel_runtime.toolkit.headers import torch_headers
+from torchwheel_runtime.toolkit.host import HostCompiler, host_compiler
 
 
 def build_and_finish(
-    project: HostBuild, claims_of_built: Callable[[Path], Claims], out: Path, clock: Clock
+    build_into: Callable[[Path], Path],
+    claims_of_built: Callable[[Path], Claims],
+    out: Path,
+    clock: Clock,
+    step: Callable[[str], None],
 ) -> Path:
     """Build, repair and stamp a wheel, whoever wrote the project; it lies below `out`.
 
     Args:
-        project: the project.
+        build_into: builds the project's wheel into a folder.
         claims_of_built: the claims of the built wheel, which may depend on its libraries.
         out: a folder without `built` and `finished`.
         clock: gets the seconds of the steps "build" and "repair".
+        step: reports a step to the user.
     """
     built_folder, finished_folder = out / "built", out / "finished"
     built_folder.mkdir()
     finished_folder.mkdir()
     with clock.step("build"):
-        wheel = project.build_into(built_folder)
+        wheel = build_into(built_folder)
     with clock.step("repair"):
         claims = claims_of_built(wheel)
         if claims.abi != "pure":
-            project.step("auditwheel repair")
+            step("auditwheel repair")
         return finish_wheel(wheel, claims, finished_folder)
 
 
@@ -143,38 +105,42 @@ class Host:
         """The same facts."""
         return self.facts
 
-    @property
-    def _log(self) -> Path:
-        return self.run.variant_folder(self.variant) / "build.log"
-
     def _step(self, text: str) -> None:
         self.run.progress.step(f"{self.variant.id}: {text}")
+
+    def _show_progress(self, line: str) -> None:
+        if is_progress(line):
+            self._step(line)
+
+    def _build_into(self, out: Path, environ: Mapping[str, str]) -> Path:
+        """Build the wheel that these variables ask for into the folder `out`."""
+        log = self.run.variant_folder(self.variant) / "build.log"
+        return build_wheel(self.run.source, environ, out, log, self._show_progress)
 
     def build(self, out: Path, clock: Clock, *, tests: bool = True) -> BuiltWheel:
         """The finished wheel, below `out`; nothing tries it here, whatever `tests` says."""
         del tests
-        project = HostBuild(
-            source=self.run.source,
-            environ=_environment(self.run, self.variant, clock),
-            log=self._log,
-            step=self._step,
-            step_of=_progress_of,
-        )
+        environ = _environment(self.run, self.variant, clock)
         self._step("building")
-        return BuiltWheel(build_and_finish(project, lambda _: claims_of(self.variant), out, clock))
+        wheel = build_and_finish(
+            lambda folder: self._build_into(folder, environ),
+            lambda _: claims_of(self.variant),
+            out,
+            clock,
+            self._step,
+        )
+        return BuiltWheel(wheel)
 
     def compile_shard(self, shard: Shard, out: Path) -> Path:
         """Compile a shard of what the variants of a toolkit share; the folder of the objects."""
         environ = {**_environment(self.run, self.variant, Clock()), SHARD: str(shard)}
-        HostBuild(self.run.source, environ, self._log, self._step, _progress_of).build_into(out)
+        self._build_into(out, environ)
         return self.run.variant_folder(self.variant) / NATIVE / OBJECTS
 
     def build_base(self, out: Path) -> Path:
         """The project's wheel without machine code, as its build backend makes it, in `out`."""
         pure = dataclasses.replace(self.variant, abi="pure", parts=())
-        return build_wheel(
-            self.run.source, build_environment(pure, None), out, self._log, lambda _: None
-        )
+        return self._build_into(out, build_environment(pure, None))
 
     def smoke(self, built: BuiltWheel, clock: Clock) -> SmokeRecord:
         """Run the smoke tests in a clean environment; returns their record."""
@@ -199,11 +165,6 @@ class Host:
                 progress=run.progress,
                 locks=run.locks,
             )
-
-
-def _progress_of(line: str) -> str | None:
-    """A line of our own builder's ninja that tells its progress; None of other lines."""
-    return line if is_progress(line) else None
 
 
 # Of the builds at work one provides and verifies a toolkit; the others find it in the cache.

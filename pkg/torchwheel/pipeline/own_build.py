@@ -17,24 +17,23 @@ from typing import Literal
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from torchwheel import process
-from torchwheel.arch.model import Backend
-from torchwheel.builder import gpu_compiler
-from torchwheel.builder.discovery import sysroot
-from torchwheel.builder.environment import SYSROOT
 from torchwheel.check.audit import may_borrow
-from torchwheel.claims import Claims
-from torchwheel.errors import MalformedError, TorchwheelError, program_error
-from torchwheel.files import write_text
-from torchwheel.inspect.elf import read_library
 from torchwheel.inspect.wheel import open_wheel
-from torchwheel.json_files import last_line, parse_json, read_json
-from torchwheel.pip import checked_requirements
 from torchwheel.pipeline.container_files import CACHE_USE, DIVIDED, PLAN
-from torchwheel.shards import parse_shard
 from torchwheel.steps import own_ninja
 from torchwheel.steps.compiler_cache import wait_for_writes
-from torchwheel.toolkit.toolkit_home import (
+from torchwheel_runtime import process
+from torchwheel_runtime.arch.model import Backend
+from torchwheel_runtime.builder import gpu_compiler
+from torchwheel_runtime.builder.environment import SYSROOT, sysroot
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, program_error
+from torchwheel_runtime.files import write_text
+from torchwheel_runtime.inspect.elf import read_library
+from torchwheel_runtime.json_files import last_line, parse_json, read_json
+from torchwheel_runtime.pip import checked_requirements
+from torchwheel_runtime.shards import parse_shard
+from torchwheel_runtime.toolkit.toolkit_home import (
     assemble_cuda_home,
     assemble_rocm_home,
     set_header_times,

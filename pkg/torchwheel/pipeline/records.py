@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.check.gates import GateResult
-from torchwheel.errors import MalformedError, UsageError
-from torchwheel.files import sha256, write_text
-from torchwheel.json_files import FileName, read_json
 from torchwheel.matrix.variants import Variant
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
 from torchwheel.steps.compiler_cache import CacheUse
-from torchwheel.text import WIDTH, detail_lines, size_text, table_rows
+from torchwheel_runtime.errors import MalformedError, UsageError
+from torchwheel_runtime.files import sha256, write_text
+from torchwheel_runtime.json_files import FileName, read_json
+from torchwheel_runtime.text import WIDTH, detail_lines, size_text, table_rows
 
 FOLDER = ".torchwheel"
 
@@ -168,24 +168,47 @@ REQUEST_FILE = "request.call"
 
 
 @dataclasses.dataclass(frozen=True)
-class WheelsRequest:
-    """The variants and archs to build, in a container or on the host."""
+class Selection:
+    """The part of a call that --resume repeats: variants, archs, in a container or on the host."""
 
     variants: tuple[str, ...] = ()
     archs: tuple[str, ...] = ()
     container: bool = False
 
 
-def save_request(dist: Path, request: WheelsRequest) -> None:
-    """Write down a call, for --resume."""
-    write_text(dist / FOLDER / REQUEST_FILE, json.dumps(dataclasses.asdict(request)) + "\n")
+@dataclasses.dataclass(frozen=True)
+class WheelsRequest(Selection):
+    """One call of `torchwheel wheels`. Each field is the option of its name.
+
+    An ordinary project is built twice only if `gates.reproducible` asks for it, too. Without
+    `at_once` as many variants are in work as cores and memory allow.
+    """
+
+    matrix: Path = Path("matrix.yaml")
+    dist: Path = Path("dist")
+    launcher: bool = True
+    at_once: int | None = None
+    twice: bool = False
+    kernels: Path | None = None
+    kernels_only: bool = False
+    locked: bool = False
+
+    @property
+    def selection(self) -> Selection:
+        """The part that --resume repeats."""
+        return Selection(self.variants, self.archs, self.container)
 
 
-def last_request(dist: Path) -> WheelsRequest:
-    """The call before this one, for --resume."""
+def save_request(dist: Path, selection: Selection) -> None:
+    """Write down what a call is for, for --resume."""
+    write_text(dist / FOLDER / REQUEST_FILE, json.dumps(dataclasses.asdict(selection)) + "\n")
+
+
+def last_request(dist: Path) -> Selection:
+    """What the call before this one was for, for --resume."""
     path = dist / FOLDER / REQUEST_FILE
     try:
-        return read_json(path, WheelsRequest, complete=True, do="name variants")
+        return read_json(path, Selection, complete=True, do="name variants")
     except FileNotFoundError:
         raise UsageError(f"--resume: no run has written to {dist} yet; name variants") from None
     except MalformedError as error:

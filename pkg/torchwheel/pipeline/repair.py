@@ -17,13 +17,14 @@ from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
-from torchwheel import __version__, process
-from torchwheel import claims as claims_file
-from torchwheel.claims import FLAGS_SUFFIX, Claims, LibraryFlags
-from torchwheel.errors import TorchwheelError, program_error
-from torchwheel.files import record_hash
+from torchwheel import __version__
 from torchwheel.inspect.archive import open_archive
-from torchwheel.json_files import parse_json
+from torchwheel_runtime import claims as claims_file
+from torchwheel_runtime import process
+from torchwheel_runtime.claims import FLAGS_SUFFIX, Claims, LibraryFlags
+from torchwheel_runtime.errors import TorchwheelError, program_error
+from torchwheel_runtime.files import record_hash
+from torchwheel_runtime.json_files import parse_json
 
 # Libraries of the user's torch and driver.
 _OUTSIDE = (

@@ -10,12 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
 from typing import TypeVar
 
-import psutil
-
-from torchwheel.builder.build import BYTES_PER_JOB
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.records import BuildRecord
+from torchwheel_runtime.builder.ninja import BYTES_PER_JOB, available_memory
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 # Measured: importing a CUDA torch takes 1 GB and its tests up to 3 in a container.
 BYTES_PER_SLOT = 4 << 30
@@ -37,7 +35,7 @@ class Outcome:
 def slots(variants: int, *, cores: int | None = None, free: int | None = None) -> int:
     """How many variants are built at a time."""
     cores = len(os.sched_getaffinity(0)) if cores is None else cores
-    free = psutil.virtual_memory().available if free is None else free
+    free = available_memory() if free is None else free
     return max(1, min(variants, cores, free // BYTES_PER_SLOT))
 
 
@@ -80,7 +78,7 @@ def parts_each(
     if environ.get("MAX_JOBS"):
         return 1
     cores = len(os.sched_getaffinity(0)) if cores is None else cores
-    free = psutil.virtual_memory().available if free is None else free
+    free = available_memory() if free is None else free
     fitting = min(cores, free // (jobs * BYTES_PER_JOB))
     return max(1, min(fitting, most or fitting) // _compiling(variants, at_once))
 

@@ -8,11 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
-from torchwheel.builder.discovery import has_old_abi
-from torchwheel.builder.extension import LIBRARIES
-from torchwheel.claims import FLAGS_SUFFIX, Claims
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import make_folder_atomically, sha256
 from torchwheel.image.recipes import is_cross
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.container_files import read_usage
@@ -24,7 +19,12 @@ from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.repair import dist_info_of, pack, repair, stamp, wheel_members
 from torchwheel.pipeline.schedule import in_order
 from torchwheel.smoke.record import SmokeRecord
-from torchwheel.toolkit.headers import torch_headers
+from torchwheel_runtime.builder.environment import has_old_abi
+from torchwheel_runtime.builder.extension import LIBRARIES
+from torchwheel_runtime.claims import FLAGS_SUFFIX, Claims
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import make_folder_atomically, sha256
+from torchwheel_runtime.toolkit.headers import torch_headers
 
 _PURELIB = re.compile(rb"^Root-Is-Purelib: .*$", re.MULTILINE)
 _TAG = re.compile(rb"^Tag: .*$", re.MULTILINE)

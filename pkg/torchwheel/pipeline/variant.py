@@ -10,14 +10,6 @@ from pathlib import Path
 
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult, all_passed, faults, run_gates
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import (
-    explain_full_disk,
-    move_into_place,
-    sha256,
-    sha256_by_name,
-    write_atomically,
-)
 from torchwheel.matrix.kernel_builds import KernelBuild, kernel_builds
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import records
@@ -33,6 +25,14 @@ from torchwheel.pipeline.kernel_artifacts import (
 from torchwheel.pipeline.records import BuildRecord
 from torchwheel.pipeline.sources import stage
 from torchwheel.pipeline.universal import Assembler, with_parts_here
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import (
+    explain_full_disk,
+    move_into_place,
+    sha256,
+    sha256_by_name,
+    write_atomically,
+)
 
 NOT_RUN = "not run: for another machine"
 

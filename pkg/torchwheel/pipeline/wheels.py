@@ -8,13 +8,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel.arch import lists
-from torchwheel.arch.devices import visible_gpus
-from torchwheel.arch.model import Arch, parse
-from torchwheel.builder.build import BYTES_PER_COMPILER, parallel_jobs
-from torchwheel.console import Progress
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import remove_leftovers, sha256_by_name, write_text
 from torchwheel.image.engine import Engine, find_engine
 from torchwheel.image.reaper import reap_containers
 from torchwheel.index.build import IndexedWheel, build_index
@@ -22,7 +15,6 @@ from torchwheel.index.contents import all_groups
 from torchwheel.index.front import pip_command
 from torchwheel.index.groups import groups_of
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.matrix.load import load
 from torchwheel.matrix.rules import findings
 from torchwheel.matrix.sections import Matrix, ToolkitSection
@@ -31,7 +23,6 @@ from torchwheel.pipeline import on_host, records
 from torchwheel.pipeline.bundled import build_bundled
 from torchwheel.pipeline.frontend import find_launcher
 from torchwheel.pipeline.inputs import Run
-from torchwheel.pipeline.project import locks_folder, project_folder
 from torchwheel.pipeline.records import BuildRecord, WheelsRequest
 from torchwheel.pipeline.schedule import (
     Outcome,
@@ -41,46 +32,28 @@ from torchwheel.pipeline.schedule import (
     side_by_side,
     slots,
 )
-from torchwheel.pipeline.sources import source_digest
+from torchwheel.pipeline.sources import locks_folder, project_folder, source_digest
 from torchwheel.pipeline.variant import build_variant
 from torchwheel.steps.compiler_cache import own_server
-from torchwheel.toolkit.cache import cache_folder
+from torchwheel_runtime.arch import lists
+from torchwheel_runtime.arch.devices import visible_gpus
+from torchwheel_runtime.arch.model import Arch, parse
+from torchwheel_runtime.builder.ninja import BYTES_PER_COMPILER, parallel_jobs
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import remove_leftovers, sha256_by_name, write_text
+from torchwheel_runtime.lock import hold_lock, say_waiting
+from torchwheel_runtime.toolkit.cache import cache_folder
 
 
-def wheels(
-    matrix_file: Path,
-    request: WheelsRequest,
-    dist: Path,
-    progress: Progress,
-    *,
-    launcher: bool = True,
-    at_once: int | None = None,
-    twice: bool = False,
-    kernels: Path | None = None,
-    kernels_only: bool = False,
-    locked: bool = False,
-) -> tuple[str, int]:
+def wheels(request: WheelsRequest, progress: Progress) -> tuple[str, int]:
     """Build, repair, check, smoke-test and index the variants `request` names.
-
-    Args:
-        matrix_file: the matrix.
-        request: selections, variant ids or patterns, another arch list, host or container.
-        dist: the output folder.
-        progress: reports each step to the user.
-        launcher: use sccache if it is on the PATH.
-        at_once: builds at a time, of variants or of parts of one; None for as many as cores and
-            memory allow.
-        twice: build each native variant a second time and compare the bytes; an ordinary project
-            only if `gates.reproducible` asks for it.
-        kernels: a folder of `torchwheel kernels`; its objects are linked where they serve.
-        kernels_only: fail where they do not serve.
-        locked: try the wheels in the packages of smoke.locks, if the matrix names it.
 
     Returns:
         The closing text and the exit status: 1 if a variant failed; the others are finished.
     """
     names = request.variants or ("default",)
-    matrix = load(matrix_file)
+    matrix = load(request.matrix)
     variants = select(matrix, names)
     if request.archs:
         matrix = with_archs(matrix, variants, request.archs)
@@ -91,15 +64,15 @@ def wheels(
         for variant in variants:
             on_host.check_buildable(variant)
     # Path.resolve raises a RuntimeError for a ring of links.
-    dist = Path(os.path.realpath(dist))
+    dist = Path(os.path.realpath(request.dist))
     (dist / records.FOLDER).mkdir(parents=True, exist_ok=True)
-    root = matrix_file.resolve().parent
-    most, at_once = at_once, at_once or slots(len(chains_of(variants)))
+    root = request.matrix.resolve().parent
+    at_once = request.at_once or slots(len(chains_of(variants)))
     jobs = jobs_each(variants, at_once, jobs_of(variants))
     busy = say_waiting(progress.say, f"another run writes to {dist}")
     with hold_lock(dist / records.FOLDER / "lock", busy):
         _remove_leftovers(dist)
-        records.save_request(dist, request)
+        records.save_request(dist, request.selection)
         cache = cache_folder()
         source = project_folder(matrix, root, cache, progress)
         run = Run(
@@ -109,17 +82,17 @@ def wheels(
             dist=dist,
             cache=cache,
             sources=source_digest(source),
-            launcher=launcher_of(engine, progress) if launcher else (),
+            launcher=launcher_of(engine, progress) if request.launcher else (),
             progress=progress,
             engine=engine,
             jobs=jobs,
-            parts_at_once=parts_each(variants, at_once, jobs, most=most),
-            twice=twice and can_build_twice(matrix),
+            parts_at_once=parts_each(variants, at_once, jobs, most=request.at_once),
+            twice=request.twice and can_build_twice(matrix),
             bundled=build_bundled(root, matrix.project.bundled, dist, progress),
             tracked=source_digest(source, tracked=True),
-            kernels=Path(os.path.realpath(kernels)) if kernels else None,
-            kernels_only=kernels_only,
-            locks=locks_folder(matrix, root) if locked else None,
+            kernels=Path(os.path.realpath(request.kernels)) if request.kernels else None,
+            kernels_only=request.kernels_only,
+            locks=locks_folder(matrix, root) if request.locked else None,
         )
         with (
             reap_containers(engine, run.id) if engine else contextlib.nullcontext(),

@@ -11,21 +11,21 @@ from torchwheel.check.content import require_content
 from torchwheel.check.declared import read_declared
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult, run_gates
-from torchwheel.claims import Claims
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.evidence.files import BUNDLES, Attestation, Believed, verify_files
 from torchwheel.evidence.policy import Policy, role_text
-from torchwheel.files import sha256
-from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.wheel import Wheel, read_bundled
-from torchwheel.json_files import read_json
 from torchwheel.matrix.rules import WHEEL_SUFFIX
 from torchwheel.matrix.sections import Matrix
-from torchwheel.os_errors import explain
 from torchwheel.pipeline import records as build_record
 from torchwheel.smoke import record as smoke_record
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
-from torchwheel.text import escape, join_names
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel_runtime.files import sha256
+from torchwheel_runtime.inspect.window import WheelError
+from torchwheel_runtime.json_files import read_json
+from torchwheel_runtime.os_errors import explain
+from torchwheel_runtime.text import escape, join_names
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,12 +7,9 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from torchwheel.console import Progress
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.evidence.files import Believed, BelievedReleases, ReadBundle
 from torchwheel.evidence.policy import policy_of, release_policies
 from torchwheel.evidence.provenance import SUFFIX, provenance_text
-from torchwheel.files import remove_leftovers
 from torchwheel.index.catalogue import read_catalogues
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.matrix.load import load
@@ -35,6 +32,9 @@ from torchwheel.release.rules import release_faults
 from torchwheel.release.sdists import make_sdists, sdist_faults
 from torchwheel.release.uploads import upload_faults
 from torchwheel.release.write import check_target, write_release
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import remove_leftovers
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,12 +21,9 @@ from packaging.utils import (
 )
 from packaging.version import Version
 
-from torchwheel.console import Progress
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.evidence.files import ATTESTATION, Believed, verify_files
 from torchwheel.evidence.policy import version_of_ref
 from torchwheel.evidence.verify import listed_files
-from torchwheel.files import sha256
 from torchwheel.index.catalogue import FILE as CATALOGUE
 from torchwheel.index.catalogue import read_catalogue
 from torchwheel.pipeline import records as build_record
@@ -34,8 +31,11 @@ from torchwheel.release import forge
 from torchwheel.release.artifacts import SMOKE_FOLDER
 from torchwheel.release.forge import Asset, ForgeRelease
 from torchwheel.release.write import PYPI, SUMS
-from torchwheel.text import join_names, quote
 from torchwheel.toolkit.sdists import files_offered
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import sha256
+from torchwheel_runtime.text import join_names, quote
 
 _ATTEMPTS = 4
 _PAUSE = 5.0

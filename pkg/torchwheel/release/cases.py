@@ -5,17 +5,16 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel.console import Quiet
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import Variant
-from torchwheel.pipeline.project import project_folder, tests_folder
 from torchwheel.pipeline.records import BuildRecord
-from torchwheel.pipeline.sources import commit_time, source_digest
+from torchwheel.pipeline.sources import commit_time, project_folder, source_digest, tests_folder
 from torchwheel.release.artifacts import Artifacts, BundledWheel, Candidate, RecordFile
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.testing import Suite, read_suite
-from torchwheel.text import join_names
-from torchwheel.toolkit.cache import cache_folder
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.text import join_names
+from torchwheel_runtime.toolkit.cache import cache_folder
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,13 +3,13 @@
 import datetime
 from pathlib import Path
 
-from torchwheel.errors import MalformedError, TorchwheelError
 from torchwheel.evidence.policy import EvidenceCheck
 from torchwheel.index.contents import utc_time
-from torchwheel.json_files import read_json
 from torchwheel.pipeline.sources import commit_time
 from torchwheel.smoke.record import SCHEMA, SmokeRecord
-from torchwheel.text import escape, quote
+from torchwheel_runtime.errors import MalformedError, TorchwheelError
+from torchwheel_runtime.json_files import read_json
+from torchwheel_runtime.text import escape, quote
 
 CLOCK_SKEW = 300.0
 """Seconds that the clocks of two machines may differ."""

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from torchwheel.json_files import parse_json
-from torchwheel.process import run
+from torchwheel_runtime.json_files import parse_json
+from torchwheel_runtime.process import run
 
 _RELEASES = "repos/{owner}/{repo}/releases"
 _DO = "update gh, or run again"

@@ -6,9 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel.errors import MalformedError, UsageError
 from torchwheel.evidence.provenance import SUFFIX
-from torchwheel.files import sha256
 from torchwheel.index.catalogue import (
     FILE,
     Catalogue,
@@ -27,7 +25,9 @@ from torchwheel.release.cases import ReleaseCase
 from torchwheel.release.rules import on_gpu
 from torchwheel.release.sdists import Sdist
 from torchwheel.smoke.record import SmokeRecord
-from torchwheel.text import WIDTH, size_text, table_rows
+from torchwheel_runtime.errors import MalformedError, UsageError
+from torchwheel_runtime.files import sha256
+from torchwheel_runtime.text import WIDTH, size_text, table_rows
 
 
 def build_asset(variant: Variant) -> str:

@@ -11,21 +11,21 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from torchwheel.arch.model import Arch, Backend, parse
-from torchwheel.arch.runs import runs_on
-from torchwheel.arch.toolkit_releases import arch_names
-from torchwheel.claims import Claims, Part
-from torchwheel.errors import TorchwheelError
 from torchwheel.matrix.runners import PURE, gpu_runner
 from torchwheel.pipeline.inputs import claims_of
 from torchwheel.release.cases import ReleaseCase, ReleaseSources
 from torchwheel.release.dates import date_fault
 from torchwheel.smoke import record as smokes
 from torchwheel.smoke.testing import import_names
-from torchwheel.text import join_names, quote
+from torchwheel_runtime.arch.model import Arch, Backend, parse
+from torchwheel_runtime.arch.releases import arch_names
+from torchwheel_runtime.arch.runs import runs_on
+from torchwheel_runtime.claims import Claims, Part
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.text import join_names, quote
 
 _NONE = smokes.Counts()
-_RUNTIME = "torchwheel"
+_RUNTIME = "torchwheel-runtime"
 """The distribution that loads an extension and knows what its operators run on."""
 _AGAIN = "smoke-test this wheel again"
 _REBUILD = "build it from these"

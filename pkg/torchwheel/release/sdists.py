@@ -15,10 +15,6 @@ from pathlib import Path
 
 from packaging.utils import parse_sdist_filename
 
-from torchwheel import claims as claims_file
-from torchwheel.console import Progress
-from torchwheel.files import path_inside, sha256
-from torchwheel.inspect import budgets
 from torchwheel.inspect.archive import open_archive
 from torchwheel.inspect.sdist import unpack
 from torchwheel.inspect.wheel import Wheel, find_dist_info, is_library, member_text, read_wheel
@@ -30,7 +26,11 @@ from torchwheel.pipeline.repair import repack, stamp
 from torchwheel.pipeline.sources import stage
 from torchwheel.release.artifacts import BundledWheel
 from torchwheel.release.cases import ReleaseCase
-from torchwheel.text import quote
+from torchwheel_runtime import claims as claims_file
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.files import path_inside, sha256
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.text import quote
 
 _GENERATED = re.compile(r"^[^/]+/(.*/)?[^/]+\.egg-info/")
 """What setuptools writes beside the sources: it says nothing that PKG-INFO does not."""

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 from packaging.metadata import Metadata
 from packaging.utils import canonicalize_name
 
-from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import Wheel, parse_metadata
-from torchwheel.json_files import read_bounded
 from torchwheel.release.sdists import Sdist
-from torchwheel.text import quote, shorten_line
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.json_files import read_bounded
+from torchwheel_runtime.text import quote, shorten_line
 
 MAX_BYTES = 100 << 20
 """Of a file of a project that has not asked PyPI for more."""

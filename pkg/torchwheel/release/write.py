@@ -5,8 +5,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import make_folder_atomically, sha256
 from torchwheel.index import catalogue as catalogues
 from torchwheel.index.catalogue import Catalogue
 from torchwheel.pipeline import records as build_record
@@ -15,6 +13,8 @@ from torchwheel.release.cases import ReleaseCase
 from torchwheel.release.report import build_asset, smoke_asset
 from torchwheel.release.sdists import Sdist
 from torchwheel.smoke import record as smoke_record
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import make_folder_atomically, sha256
 
 SUMS = "SHA256SUMS"
 PYPI = "pypi"

@@ -8,19 +8,18 @@ from typing import Literal
 
 from packaging.version import Version
 
-from torchwheel.arch.model import CudaArch
-from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.errors import UsageError
-from torchwheel.files import write_atomically
-from torchwheel.json_files import read_bounded
 from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.load import parse
-from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.matrix.variants import python_tag
 from torchwheel.scaffold.foreign import ForeignProject
 from torchwheel.scaffold.templates import CARRIED, carried_files, render_templates
-from torchwheel.text import escape, join_names
-from torchwheel.versions import version_numbers
+from torchwheel_runtime.arch.model import CudaArch
+from torchwheel_runtime.arch.releases import ToolkitRelease, torch_releases
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import write_atomically
+from torchwheel_runtime.json_files import read_bounded
+from torchwheel_runtime.text import escape, join_names
+from torchwheel_runtime.versions import version_numbers
 
 CUDA = "13.0"
 """The toolkit of a new matrix: PyPI has it, so that no root and no container is needed."""
@@ -44,13 +43,15 @@ class PlannedFile:
     action: Action
 
 
-def project_files(project: ForeignProject, source: str, wheel: Path) -> Mapping[str, bytes]:
+def project_files(
+    project: ForeignProject, source: str, wheels: Sequence[Path]
+) -> Mapping[str, bytes]:
     """The files that a project is given, by path.
 
     Args:
         project: the project.
         source: where the matrix finds it: ".", "NAME==VERSION" or "git+https://…@REF".
-        wheel: torchwheel's own, which the project carries.
+        wheels: torchwheel's own, which the project carries, the run-time half's first.
     """
     values = {
         "project": project.declared.name,
@@ -59,10 +60,10 @@ def project_files(project: ForeignProject, source: str, wheel: Path) -> Mapping[
     }
     texts = {
         **render_templates("shared", values),
-        "matrix.yaml": matrix_text(project, source, wheel.name),
+        "matrix.yaml": matrix_text(project, source, wheels[0].name),
     }
     encoded = {path: text.encode() for path, text in texts.items()}
-    return {**encoded, **carried_files(wheel)}
+    return {**encoded, **carried_files(wheels)}
 
 
 def plan(folder: Path, files: Mapping[str, bytes], replace: Collection[str]) -> list[PlannedFile]:
@@ -182,7 +183,7 @@ def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
     Args:
         project: the project.
         source: where builds find it.
-        wheel: the name of the torchwheel that it carries.
+        wheel: the name of the run-time half's wheel, which it carries.
     """
     archs, archs_by = _archs(project)
     declared, variables = project.declared, project.script.variables

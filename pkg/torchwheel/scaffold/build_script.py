@@ -10,15 +10,15 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from torchwheel.arch.model import CudaArch
-from torchwheel.errors import UsageError
-from torchwheel.os_errors import explain
-from torchwheel.ownership import NotRegularError, open_regular
-from torchwheel.text import join_names, shorten
+from torchwheel_runtime.arch.model import CudaArch
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.os_errors import explain
+from torchwheel_runtime.ownership import NotRegularError, open_regular
+from torchwheel_runtime.text import join_names, shorten
 
 SETUP, CMAKE = "setup.py", "CMakeLists.txt"
 LARGEST = 1 << 20
@@ -143,16 +143,17 @@ def read_setup(folder: Path) -> BuildScript:
     Raises:
         UsageError: it cannot be read, or is not Python.
     """
-    file = folder / SETUP
+    return search_setup(read_own(folder / SETUP, "a build script"), str(folder / SETUP))
+
+
+def read_own(file: Path, kind: str) -> bytes:
+    """The content of a file of the project, which is to be of a kind; empty if there is none."""
     try:
-        if not file.exists():
-            return BuildScript({}, {})
-        content = read_limited(file)
+        return read_limited(file) if file.exists() else b""
     except OSError as error:
         raise UsageError(explain(error)) from error
     except ValueError as error:
-        raise UsageError(f"{file}: expected a build script, found {error}") from error
-    return search_setup(content, str(file))
+        raise UsageError(f"{file}: expected {kind}, found {error}") from error
 
 
 def read_limited(file: Path) -> bytes:
@@ -179,8 +180,7 @@ def search_setup(content: bytes, where: str = SETUP) -> BuildScript:
         with warnings.catch_warnings():
             # An odd escape in a foreign file is nothing for our user.
             warnings.simplefilter("ignore")
-            tree = ast.parse(content)
-        return _Search(tree).result()
+            return _Search(ast.parse(content)).result()
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
         place = f"{where}:{line}" if line else where
@@ -239,8 +239,14 @@ def archs_in(text: str) -> Iterator[CudaArch]:
         yield arch.with_ptx(arch in ptx)
 
 
-def _each_once(variables: list[BuildVariable]) -> tuple[BuildVariable, ...]:
-    return tuple({one.name: one for one in reversed(variables)}.values())[::-1]
+def _each_once(variables: Iterable[BuildVariable]) -> tuple[BuildVariable, ...]:
+    """Each variable at its first place, with the first default that a place spells out."""
+    found: dict[str, BuildVariable] = {}
+    for one in variables:
+        first = found.setdefault(one.name, one)
+        if first.default is None:
+            found[one.name] = dataclasses.replace(first, default=one.default)
+    return tuple(found.values())
 
 
 def _place(node: ast.AST) -> str:
@@ -266,26 +272,28 @@ def _text(node: ast.AST | None) -> str | None:
     return None
 
 
-def _is_off(node: ast.expr | None) -> bool:
-    """Whether an argument is plainly False or None, or is not there."""
-    return node is None or (isinstance(node, ast.Constant) and not node.value)
+def _is_off(node: ast.expr) -> bool:
+    """Whether an argument is plainly False or None."""
+    return isinstance(node, ast.Constant) and not node.value
+
+
+def _called(call: ast.Call) -> str:
+    """The last part of the name of what is called."""
+    return _dotted(call.func).rpartition(".")[2]
 
 
 def _variable_in(node: ast.AST) -> tuple[ast.expr, str | None] | None:
     """The name of the environment variable that an expression reads, and the default."""
     match node:
-        case ast.Call(func=function, args=[key, *rest]):
-            if _dotted(function).endswith(_READERS):
-                return key, _text(rest[0]) if rest else None
-        case ast.Subscript(value=owner, slice=key, ctx=ast.Load()):
-            if _dotted(owner).endswith("environ"):
-                return key, None
-        case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[owner]):
-            if _dotted(owner).endswith("environ"):
-                return key, None
+        case ast.Call(func=function, args=[key, *rest]) if _dotted(function).endswith(_READERS):
+            return key, _text(rest[0]) if rest else None
+        case (
+            ast.Subscript(value=owner, slice=key, ctx=ast.Load())
+            | ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[owner])
+        ) if _dotted(owner).endswith("environ"):
+            return key, None
         case _:
-            pass
-    return None
+            return None
 
 
 _READERS = ("getenv", "environ.get", "environ.setdefault", "environ.pop")
@@ -302,28 +310,26 @@ class _Search:
 
     def result(self) -> BuildScript:
         arguments, code = self._arguments()
-        variables = _each_once(list(self._variables()))
-        archs, questions = tuple(dict.fromkeys(self._archs())), tuple(self._questions())
-        extensions = tuple(self._extensions())
+        variables, archs = tuple(self._variables()), dict.fromkeys(self._archs())
+        questions, extensions = tuple(self._questions()), tuple(self._extensions())
         self._find_tag_by_code(arguments)
-        todo = dict.fromkeys(text for _, text in sorted(self.todo, key=lambda one: one[0]))
+        keywords = [one for call in self.calls for one in call.keywords]
         return BuildScript(
             arguments=arguments,
             code=code,
             extensions=extensions,
-            archs=archs,
-            own_archs=self._sets_arch_list(),
-            variables=variables,
+            archs=tuple(archs),
+            own_archs=any(
+                isinstance(node, ast.Subscript)
+                and isinstance(node.ctx, ast.Store)
+                and _text(node.slice) == _ARCH_LIST
+                for node in self.nodes
+            ),
+            variables=_each_once(variables),
             questions=questions,
             modules=tuple(sorted(set(self._modules()))),
-            ninja=not any(
-                one.arg == "use_ninja"
-                and isinstance(one.value, ast.Constant)
-                and not one.value.value
-                for call in self.calls
-                for one in call.keywords
-            ),
-            todo=tuple(todo),
+            ninja=not any(one.arg == "use_ninja" and _is_off(one.value) for one in keywords),
+            todo=tuple(dict.fromkeys(text for _, text in sorted(self.todo, key=lambda o: o[0]))),
         )
 
     def _ask(self, node: ast.AST, text: str) -> None:
@@ -331,7 +337,7 @@ class _Search:
 
     def _arguments(self) -> tuple[dict[str, object], dict[str, str]]:
         """The arguments of setup() that are plain values, and the places of the other ones."""
-        calls = [one for one in self.calls if _dotted(one.func).rpartition(".")[2] == "setup"]
+        calls = [one for one in self.calls if _called(one) == "setup"]
         values: dict[str, object] = {}
         code: dict[str, str] = {}
         if len(calls) > 1:
@@ -380,16 +386,11 @@ class _Search:
                     if kind in _KINDS and id(one) not in called:
                         self._ask(node, f"a {kind} is made by code; see that it is compiled")
                         yield DeclaredExtension(kind, _place(node), None)
-            elif isinstance(node, ast.Call):
-                kind = _dotted(node.func).rpartition(".")[2]
-                if kind in _KINDS:
-                    named = {one.arg: one.value for one in node.keywords if one.arg}
-                    name = _text(named.get("name", node.args[0] if node.args else None))
-                    limited = named.get("py_limited_api")
-                    off = limited is None or (
-                        isinstance(limited, ast.Constant) and not limited.value
-                    )
-                    yield DeclaredExtension(kind, _place(node), name, not off)
+            elif isinstance(node, ast.Call) and _called(node) in _KINDS:
+                named = {one.arg: one.value for one in node.keywords if one.arg}
+                name = _text(named.get("name", node.args[0] if node.args else None))
+                limited = "py_limited_api" in named and not _is_off(named["py_limited_api"])
+                yield DeclaredExtension(_called(node), _place(node), name, limited)
 
     def _archs(self) -> Iterator[CudaArch]:
         docstrings = {id(node.value) for node in self.nodes if isinstance(node, ast.Expr)}
@@ -417,33 +418,23 @@ class _Search:
             more = f", also {join_names(map(str, [*lines][1:]))}" if len(lines) > 1 else ""
             self._ask(first, f"archs are under a condition{more}; remove those that it leaves out")
 
-    def _sets_arch_list(self) -> bool:
-        return any(
-            isinstance(node, ast.Subscript)
-            and isinstance(node.ctx, ast.Store)
-            and _text(node.slice) == _ARCH_LIST
-            for node in self.nodes
-        )
-
     def _find_tag_by_code(self, arguments: Mapping[str, object]) -> None:
         """Ask a person where something but a plain `options` of setup() decides the wheel's tag."""
-        read = "options" in arguments
         for node in self.nodes:
             match node:
                 case ast.FunctionDef(name="get_tag"):
-                    pass
+                    decides = True
                 case ast.Attribute(attr="py_limited_api", ctx=ast.Store()):
-                    pass
-                case ast.Constant(value="py_limited_api") if not read:
-                    pass
-                case ast.Call(keywords=keywords) if any(
-                    one.arg == "py_limited_api" for one in keywords
-                ):
-                    if _dotted(node.func).rpartition(".")[2] in _KINDS:
-                        continue
+                    decides = True
+                case ast.Constant(value="py_limited_api"):
+                    decides = "options" not in arguments
+                case ast.Call(keywords=keywords):
+                    names = {one.arg for one in keywords}
+                    decides = "py_limited_api" in names and _called(node) not in _KINDS
                 case _:
-                    continue
-            self._ask(node, "code decides the tag of a wheel; fill in abis.ordinary.python")
+                    decides = False
+            if decides:
+                self._ask(node, "code decides the tag of a wheel; fill in abis.ordinary.python")
 
     def _modules(self) -> Iterator[str]:
         """The top modules that are imported, but for those that the file goes on without."""
@@ -454,12 +445,16 @@ class _Search:
             for one in ast.walk(node)
         }
         for node in self.nodes:
-            if isinstance(node, ast.Import) and id(node) not in optional:
-                yield from _tops(one.name for one in node.names)
-            elif isinstance(node, ast.ImportFrom) and id(node) not in optional:
-                yield from _tops([node.module] if node.module and not node.level else [])
+            if id(node) not in optional:
+                yield from imported_modules(node) - sys.stdlib_module_names
 
 
-def _tops(names: Iterator[str] | list[str]) -> Iterator[str]:
-    tops = (name.partition(".")[0] for name in names)
-    yield from (top for top in tops if top not in sys.stdlib_module_names)
+def imported_modules(node: ast.AST) -> set[str]:
+    """The top modules that a statement imports, apart from relative imports."""
+    match node:
+        case ast.Import(names=names):
+            return {one.name.partition(".")[0] for one in names}
+        case ast.ImportFrom(module=str(module), level=0):
+            return {module.partition(".")[0]}
+        case _:
+            return set()

@@ -19,13 +19,12 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from torchwheel.errors import UsageError
 from torchwheel.matrix.sections import WheelPython
-from torchwheel.os_errors import explain
-from torchwheel.scaffold.build_script import SETUP, BuildScript, read_limited
-from torchwheel.text import escape, quote
+from torchwheel.scaffold.build_script import SETUP, BuildScript, read_own
 from torchwheel.text_files import exists, read_toml
-from torchwheel.versions import has_long_number, is_specifier
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.text import escape, quote
+from torchwheel_runtime.versions import has_long_number, is_specifier
 
 PYPROJECT, CONFIG, PKG_INFO = "pyproject.toml", "setup.cfg", "PKG-INFO"
 _SETUPTOOLS = "setuptools.build_meta"
@@ -179,11 +178,9 @@ def table(content: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
 def _config(file: Path) -> configparser.RawConfigParser:
     """setup.cfg; an empty one where there is none."""
     parser = configparser.RawConfigParser(strict=False)
+    content = read_own(file, "an INI file")
     try:
-        if file.exists():
-            parser.read_string(read_limited(file).decode())
-    except OSError as error:
-        raise UsageError(explain(error)) from error
+        parser.read_string(content.decode())
     except (ValueError, configparser.Error) as error:
         reason = escape(str(error).splitlines()[0])
         raise UsageError(f"{file}: expected an INI file, found {reason}") from error
@@ -192,13 +189,8 @@ def _config(file: Path) -> configparser.RawConfigParser:
 
 def _pkg_info(file: Path) -> Message:
     """The metadata of an sdist; nothing where there is none."""
-    try:
-        text = read_limited(file).decode("utf-8", "replace") if file.is_file() else ""
-    except OSError as error:
-        raise UsageError(explain(error)) from error
-    except ValueError as error:
-        raise UsageError(f"{file}: expected metadata, found {error}") from error
-    return HeaderParser().parsestr(text)
+    content = read_own(file, "metadata") if file.is_file() else b""
+    return HeaderParser().parsestr(content.decode("utf-8", "replace"))
 
 
 def _name(folder: Path, own: object) -> str:

@@ -10,12 +10,11 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from torchwheel.errors import UsageError
-from torchwheel.files import own_paths
 from torchwheel.scaffold.build_script import (
     CMAKE,
     SETUP,
     BuildScript,
+    imported_modules,
     read_limited,
     read_setup,
     search_cmake,
@@ -28,6 +27,8 @@ from torchwheel.scaffold.declared import (
     read_declared_metadata,
     requirements,
 )
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import own_paths
 
 _SCIKIT_BUILD = "scikit_build_core"
 # Modules that a build environment has anyway.
@@ -221,11 +222,7 @@ def _test_modules(folder: Path) -> set[str]:
                 tree = ast.parse(read_limited(file))
         except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
             continue  # The tests themselves will say so.
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                found.update(one.name.partition(".")[0] for one in node.names)
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                found.add(node.module.partition(".")[0])
+        found.update(*map(imported_modules, ast.walk(tree)))
     own = {path.stem for path in folder.iterdir()} | {folder.name}
     return found - own - set(sys.stdlib_module_names)
 

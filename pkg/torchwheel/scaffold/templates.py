@@ -1,13 +1,13 @@
 """Renders the files of a project from their templates, and adds the torchwheel that it carries."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import jinja2
 
 from torchwheel.data import FOLDER
-from torchwheel.files import sha256
+from torchwheel_runtime.files import sha256
 
 _TEMPLATES = Path(__file__).parent / "templates"
 # The suffix hides templates from tools that read this package's Python files. The prefix stands for
@@ -15,12 +15,10 @@ _TEMPLATES = Path(__file__).parent / "templates"
 _SUFFIX, _HIDDEN_PREFIX = ".in", "dot_"
 
 CARRIED = ".torchwheel"
-"""The folder of torchwheel's wheel in a project, and of its lock."""
+"""The folder of torchwheel's wheels in a project, and of their lock."""
 LOCK = f"{CARRIED}/requirements.txt"
 _LOCK_HEAD = """\
 # torchwheel and all that it needs, each by its hash. `torchwheel adopt` writes this file.
-./{wheel} \\
-    --hash=sha256:{digest}
 """
 
 
@@ -50,13 +48,16 @@ def render_templates(folder: str, values: Mapping[str, object]) -> Mapping[str, 
     return {_target(name, package): environment.get_template(name).render(values) for name in names}
 
 
-def carried_files(wheel: Path) -> Mapping[str, bytes]:
-    """The wheel of torchwheel and the lock that pins it, as files of a project."""
-    path = f"{CARRIED}/{wheel.name}"
+def carried_files(wheels: Sequence[Path]) -> Mapping[str, bytes]:
+    """The wheels of torchwheel and the lock that pins them, as files of a project."""
+    paths = {f"{CARRIED}/{wheel.name}": wheel for wheel in wheels}
+    own = "".join(
+        f"./{path} \\\n    --hash=sha256:{sha256(wheel)}\n" for path, wheel in paths.items()
+    )
     locked = (FOLDER / "pipeline.lock.txt").read_text(encoding="utf-8")
     pins = "".join(one for one in locked.splitlines(True) if not one.startswith("#"))
-    head = _LOCK_HEAD.format(wheel=path, digest=sha256(wheel))
-    return {path: wheel.read_bytes(), LOCK: (head + pins).encode()}
+    files = {path: wheel.read_bytes() for path, wheel in paths.items()}
+    return {**files, LOCK: (_LOCK_HEAD + own + pins).encode()}
 
 
 def _target(name: str, package: str) -> str:

@@ -9,34 +9,36 @@ from pathlib import Path
 
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import GateResult
-from torchwheel.claims import Claims
-from torchwheel.console import Progress
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import sha256, write_atomically, write_text
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.pipeline.inputs import Clock, claims_of
 from torchwheel.pipeline.on_host import build_and_finish
 from torchwheel.pipeline.own_build import borrowing_claims
 from torchwheel.pipeline.records import BuildRecord, record_wheel, report_table
 from torchwheel.pipeline.variant import check_gates, keep_rejected
-from torchwheel.sdist.big_build import DividedSteps, identity_of
-from torchwheel.sdist.build_setup import BuildSetup, RequirementsInstaller
+from torchwheel.sdist.big_build import (
+    DividedSteps,
+    ShardList,
+    check_identity,
+    check_steps,
+    identity_of,
+    objects_of,
+    read_lists,
+)
+from torchwheel.sdist.build_setup import install_beside_torch
 from torchwheel.sdist.confined import ConfinedBuild, confine
 from torchwheel.sdist.request import SdistRequest, check_request, hold_build_folder
 from torchwheel.smoke import environment
 from torchwheel.smoke.record import ImportRecord, MachineRecord
+from torchwheel.smoke.results import RunFacts
 from torchwheel.smoke.testing import import_names, run_probe
 from torchwheel.steps.cluster import ClusterUse, check_cluster, cluster_use
 from torchwheel.steps.compiler_cache import CacheUse
-from torchwheel.steps.own_ninja import write_compiled
-from torchwheel.steps.shard_lists import (
-    ShardList,
-    check_identity,
-    check_steps,
-    objects_of,
-    read_lists,
-)
-from torchwheel.toolkit.host import host_compiler
+from torchwheel.steps.own_ninja import read_cache_use, write_compiled
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import sha256, write_atomically, write_text
+from torchwheel_runtime.toolkit.host import host_compiler
 
 SCHEMA = 1
 
@@ -111,30 +113,29 @@ def build_sdist(
             clock.step("total"),
             confine(request, folder, cache, progress, clock) as confined,
         ):
-            setup = confined.setup
             if lists:
                 check_identity(lists, identity_of(confined))
-            wheel, use = _build(confined, lists, progress, clock)
+            wheel, use = _build(confined, lists, clock)
             cluster = None
             if request.on:
-                cluster = cluster_use(request.on, request.launcher, setup.environ)
+                cluster = cluster_use(request.on, request.launcher, confined.environ)
             progress.step(f"gates and import of {wheel.name}")
             with clock.step("proof"), keep_rejected(wheel, request.dist):
                 gates = check_gates(wheel, limits_of(request))
                 facts = read_wheel(wheel)
-                machine, imported = _import_installed(confined, facts)
-        key = request.key()
+                tried = _import_installed(confined, facts)
+        variant, host = confined.variant, confined.host
         record = SdistRecord(
             source=request.source.name,
             source_sha256=sha256(request.source) if request.source.is_file() else None,
-            torch=setup.torch.built.version,
-            toolkit=setup.variant.toolkit.version if setup.variant.toolkit else None,
-            compiler=f"{setup.host.family} {setup.host.version}",
-            jobs=setup.jobs,
-            wheel=record_wheel(setup.variant, key, wheel, gates, "imported", clock.seconds),
+            torch=confined.torch.version,
+            toolkit=variant.toolkit.version if variant.toolkit else None,
+            compiler=f"{host.family} {host.version}",
+            jobs=confined.jobs,
+            wheel=record_wheel(variant, request.key(), wheel, gates, "imported", clock.seconds),
             gates=gates,
-            machine=machine,
-            imported=imported,
+            machine=tried.machine,
+            imported=tried.imported,
             borrowed=facts.claims.borrowed if facts.claims else (),
             sandbox="bubblewrap" if confined.sandbox else None,
             cache=use,
@@ -152,46 +153,39 @@ def limits_of(request: SdistRequest) -> Limits:
 
 
 def _build(
-    confined: ConfinedBuild, lists: Sequence[ShardList], progress: Progress, clock: Clock
+    confined: ConfinedBuild, lists: Sequence[ShardList], clock: Clock
 ) -> tuple[Path, CacheUse | None]:
     """The finished wheel, below the build's folder, and how often a named cache had an object."""
-    folder, setup = confined.folder, confined.setup
-    if confined.request.cache is None:
-        with confined.project(progress) as project:
-            return build_and_finish(project, lambda b: _claims(b, setup), folder, clock), None
-    steps = DividedSteps(confined, "link")
+    steps = DividedSteps(confined, "link") if confined.request.cache else None
 
     def claims_of_built(wheel: Path) -> Claims:
-        if lists:
+        if steps and lists:
             check_steps(lists, steps.records())
-        return _claims(wheel, setup)
+        nothing = ", so it serves every torch: nothing is to be built"
+        claims = claims_of(confined.variant)
+        # It borrows the libraries that this torch has loaded.
+        return borrowing_claims(wheel, claims, confined.torch.loaded, nothing)
 
-    with steps.project(progress) as project:
-        if lists:
+    with (steps or confined).project() as build_into:
+        if steps and lists:
             write_compiled(objects_of(lists), steps.folder)
-        wheel = build_and_finish(project, claims_of_built, folder, clock)
-    return wheel, steps.cache_use()
+        wheel = build_and_finish(
+            build_into, claims_of_built, confined.folder, clock, confined.progress.step
+        )
+    return wheel, read_cache_use(steps.folder) if steps else None
 
 
-def _claims(wheel: Path, setup: BuildSetup) -> Claims:
-    """The claims of a built wheel; it borrows the libraries that this torch has loaded."""
-    nothing = ", so it serves every torch: nothing is to be built"
-    return borrowing_claims(wheel, claims_of(setup.variant), setup.torch.loaded, nothing)
-
-
-def _import_installed(
-    confined: ConfinedBuild, wheel: Wheel
-) -> tuple[MachineRecord, tuple[ImportRecord, ...]]:
+def _import_installed(confined: ConfinedBuild, wheel: Wheel) -> RunFacts:
     """Import a wheel in a clean environment over its torch; an import that fails is an error."""
-    setup, folder = confined.setup, confined.folder / "proof"
+    folder = confined.folder / "proof"
     cwd = folder / "imported" / "cwd"
     cwd.mkdir(parents=True)
-    env = environment.layered_environment(setup.base, folder / "clean")
+    env = environment.layered_environment(confined.base, folder / "clean")
     # Its other requirements come from the index; torch stays.
-    RequirementsInstaller(env, setup.torch, folder).install([wheel.path], wheel.path.name)
+    install_beside_torch(env, confined.torch, folder, [wheel.path], wheel.path.name)
     env = dataclasses.replace(env, python=confined.python(env, [cwd.parent]))
     facts, _ = run_probe(env, confined.request.imports or import_names(wheel), cwd)
     for package in facts.imported:
         if package.error:
             raise TorchwheelError(f"smoke: import {package.name}: {package.error}")
-    return facts.machine, facts.imported
+    return facts

@@ -5,38 +5,31 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-import build
 import ninja
 
-from torchwheel.arch.lists import NamedArchs, arch_list, choose_archs, cmake_archs
-from torchwheel.arch.model import Arch, parse_binary_name
-from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.builder import environment as variables
-from torchwheel.builder import gpu_compiler
-from torchwheel.builder.build import BYTES_PER_COMPILER, parallel_jobs
-from torchwheel.console import Progress
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError
-from torchwheel.json_files import last_line, parse_json
-from torchwheel.machine.facts import Torch
-from torchwheel.matrix import torch_releases
 from torchwheel.matrix.sections import HostCompilerBounds, Toolkit, WheelPlatform
 from torchwheel.matrix.variants import Variant, python_tag
-from torchwheel.pip import pip_install
-from torchwheel.pipeline.inputs import Clock
 from torchwheel.sdist.request import SdistRequest
 from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.testing import probe_source, run_python
-from torchwheel.toolkit.host import HostCompiler, host_compiler
-from torchwheel.toolkit.lock import locked_releases
-from torchwheel.toolkit.provide import provide
-from torchwheel.toolkit.toolkit_home import assemble_cuda_home, write_script
-from torchwheel.validate.torch_rules import describe_torch, host_bounds, toolkit_mismatch
-from torchwheel.versions import minor_version, version_numbers
+from torchwheel_runtime.arch.lists import NamedArchs, arch_list, choose_archs, cmake_archs
+from torchwheel_runtime.arch.model import Arch, parse_binary_name
+from torchwheel_runtime.arch.releases import ToolkitRelease, torch_releases
+from torchwheel_runtime.builder import environment as variables
+from torchwheel_runtime.builder import gpu_compiler
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel_runtime.json_files import last_line, parse_json
+from torchwheel_runtime.machine.facts import Torch
+from torchwheel_runtime.pip import pip_install
+from torchwheel_runtime.toolkit.host import HostCompiler
+from torchwheel_runtime.toolkit.lock import locked_releases
+from torchwheel_runtime.validate.torch_rules import describe_torch, host_bounds, toolkit_mismatch
+from torchwheel_runtime.versions import minor_version, version_numbers
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 # The matrix knows fewer platforms; any Linux can build for itself.
@@ -45,51 +38,36 @@ _SM = re.compile(r"sm_[1-9]\d{1,2}[af]?")
 
 
 @dataclasses.dataclass(frozen=True)
-class EnvironmentTorch:
-    """The torch of an environment, as a process that has imported it describes it.
+class EnvironmentTorch(Torch):
+    """The torch of an environment, as probe.py describes it in a process that has imported it.
 
     Attributes:
-        built: its version, and what it was built with.
-        archs: the archs that it has machine code for.
+        archs: torch's names of the archs that it is compiled for, e.g. "sm_90".
         loaded: file names of the libraries in the process.
     """
 
-    built: Torch
-    archs: tuple[Arch, ...]
-    loaded: frozenset[str]
+    archs: tuple[str, ...] = ()
+    loaded: tuple[str, ...] = ()
 
     @property
     def release(self) -> str:
         """E.g. "2.11.0": the files on PyPI have no local version in their names."""
-        return self.built.version.partition("+")[0]
+        return self.version.partition("+")[0]
 
-
-@dataclasses.dataclass(frozen=True)
-class _TorchFacts:
-    """The facts that probe.py prints of the torch that it imported."""
-
-    version: str
-    cuda: str | None
-    hip: str | None
-    folder: Path
-    old_abi: bool
-    archs: tuple[str, ...]
-    loaded: tuple[str, ...]
+    @property
+    def machine_code(self) -> tuple[Arch, ...]:
+        """The archs that it has machine code for."""
+        return tuple(parse_binary_name(flag) for flag in self.archs if _SM.fullmatch(flag))
 
 
 def import_torch(env: Environment, cwd: Path) -> EnvironmentTorch:
     """Import torch in an environment and describe it; `cwd` is a folder without a `torch`."""
     done = run_python(env, ["-c", probe_source(), "--torch"], cwd)
     try:
-        facts = parse_json(last_line(done.output), _TorchFacts, "torch")
+        return parse_json(last_line(done.output), EnvironmentTorch, "torch")
     except MalformedError as error:
         output = done.last_words("it said nothing")
         raise TorchwheelError(f"torch cannot be imported in {env.site}: {output}") from error
-    return EnvironmentTorch(
-        built=Torch(facts.version, facts.cuda, facts.hip, facts.folder, facts.old_abi),
-        archs=tuple(parse_binary_name(flag) for flag in facts.archs if _SM.fullmatch(flag)),
-        loaded=frozenset(facts.loaded),
-    )
 
 
 def sdist_variant(torch: EnvironmentTorch, toolkit: Toolkit | None) -> Variant:
@@ -97,7 +75,7 @@ def sdist_variant(torch: EnvironmentTorch, toolkit: Toolkit | None) -> Variant:
 
     E.g. "cu130-torch2.11-cp311", with the local version "cu130torch2.11".
     """
-    minor, tag = torch.built.minor, python_tag(PYTHON)
+    minor, tag = torch.minor, python_tag(PYTHON)
     name = toolkit.name if toolkit else "cpu"
     return Variant(
         id=f"{name}-torch{minor}-{tag}",
@@ -111,9 +89,7 @@ def sdist_variant(torch: EnvironmentTorch, toolkit: Toolkit | None) -> Variant:
 
 def newest_torch() -> str:
     """The newest known release of torch for the running Python, e.g. "2.15.0"."""
-    minors = [
-        minor for minor, torch in torch_releases.torch_releases().items() if PYTHON in torch.pythons
-    ]
+    minors = [minor for minor, torch in torch_releases().items() if PYTHON in torch.pythons]
     if not minors:
         raise UsageError(f"no torch is known for Python {PYTHON}; name one: --torch RELEASE")
     return f"{max(minors, key=version_numbers)}.0"
@@ -136,21 +112,20 @@ def toolkit_for(
         say: is called with each arch that is left out.
         environ: the variables of this process.
     """
-    built = torch.built
-    if built.cuda is None:
+    if torch.cuda is None:
         raise UsageError(
-            f"{describe_torch(built)}: "
+            f"{describe_torch(torch)}: "
             "name a torch for CUDA (--torch), or build without CUDA (--cpu)"
         )
-    version = version or minor_version(built.cuda)
-    if problem := toolkit_mismatch("aten", "cuda", version, built):
+    version = version or minor_version(torch.cuda)
+    if problem := toolkit_mismatch("aten", "cuda", version, torch):
         raise UsageError(f"--toolkit {version}: expected {problem[0]}")
     release = ToolkitRelease("cuda", version)
     choice = choose_archs(
         release,
         environ,
         argument=NamedArchs(archs, "--archs") if archs else None,
-        default=NamedArchs(arch_list(torch.archs), "torch's own archs"),
+        default=NamedArchs(arch_list(torch.machine_code), "torch's own archs"),
     )
     for line in choice.left_out:
         say(f"left out: {line}")
@@ -164,63 +139,6 @@ def toolkit_for(
         # An unknown release has no bounds: nvcc itself accepts or refuses the compiler.
         host_compiler=HostCompilerBounds(**(host_bounds(version) or {"gcc": "", "clang": ""})),
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class BuildSetup:
-    """All that a build needs before it starts.
-
-    Attributes:
-        variant: what the wheel is built for.
-        torch: the torch that it is compiled with.
-        base: the cached environment that holds torch.
-        env: the environment of the build, on top of the base.
-        host: the C++ compiler.
-        jobs: compilers that may run side by side.
-        environ: the variables that configure setup.py.
-        toolkit: the toolkit's folder; None without CUDA.
-    """
-
-    variant: Variant
-    torch: EnvironmentTorch
-    base: Path
-    env: Environment
-    host: HostCompiler
-    jobs: int
-    environ: Mapping[str, str]
-    toolkit: Path | None
-
-
-def prepare_build(
-    request: SdistRequest, folder: Path, cache: Path, progress: Progress, clock: Clock
-) -> BuildSetup:
-    """Install torch, provide the toolkit, and make the environment of the build in `folder`."""
-    with clock.step("torch"):
-        pinned, options = torch_requirement(request)
-        # With pytest it is the environment that smoke tests with this torch use, too.
-        base = environment.base_environment(cache, ("pytest", pinned), progress, options=options)
-        env = environment.layered_environment(base, folder / "env")
-        share_torch(base, folder / "packages", env)
-        torch = import_torch(env, folder)
-    toolkit = None
-    if not request.cpu:
-        toolkit = toolkit_for(torch, request.toolkit, request.archs, progress.say)
-    host, home, root = host_compiler(), None, None
-    if toolkit:
-        with clock.step("toolkit"):
-            root = provide(toolkit, toolkit.archs, PLATFORM, host, cache, progress)
-        site = environment.site_of(base)
-        held = held_nvcc(request, toolkit.archs, root)
-        home = assemble_cuda_home(folder / "cuda", root, site, held, host.path)
-    cxx = host.path
-    if request.launcher:
-        cxx = write_script(folder / "cxx" / cxx.name, [*request.launcher, str(cxx)])
-    jobs = parallel_jobs(bytes_per_job=BYTES_PER_COMPILER)
-    archs = toolkit.archs if toolkit else ()
-    environ = sdist_environment(env, cuda_home=home, archs=archs, host=host, cxx=cxx, jobs=jobs)
-    environ |= request.variables
-    variant = sdist_variant(torch, toolkit)
-    return BuildSetup(variant, torch, base, env, host, jobs, environ, root)
 
 
 def held_nvcc(request: SdistRequest, archs: Iterable[Arch], toolkit: Path) -> list[str]:
@@ -256,40 +174,31 @@ def torch_requirement(request: SdistRequest) -> tuple[str, tuple[str, ...]]:
     return f"torch=={release}", ()
 
 
-@dataclasses.dataclass(frozen=True)
-class RequirementsInstaller:
-    """Installs requirements of a build or of its wheel; torch stays at its release.
+def install_beside_torch(
+    env: Environment,
+    torch: EnvironmentTorch,
+    folder: Path,
+    packages: Iterable[str | Path],
+    what: str,
+) -> None:
+    """Install requirements of a build or files of wheels; torch stays at its release.
 
-    Attributes:
+    Args:
         env: the environment to install into.
         torch: its torch.
         folder: a folder for pip's constraints.
-        more: build requirements that the project does not declare.
+        packages: the requirements or files.
+        what: their name in an error.
     """
-
-    env: Environment
-    torch: EnvironmentTorch
-    folder: Path
-    more: tuple[str, ...] = ()
-
-    def install_for_build(self, builder: build.ProjectBuilder) -> None:
-        """Install the requirements of pyproject.toml, then those of the project's backend."""
-        if declared := [*builder.build_system_requires, *self.more]:
-            self.install(declared, "the build requirements")
-        if requirements := builder.get_requires_for_build("wheel"):
-            self.install(requirements, "the build requirements")
-
-    def install(self, packages: Iterable[str | Path], what: str) -> None:
-        """Install requirements, or files of wheels, called `what` in an error."""
-        constraints = self.folder / "constraints.txt"
-        constraints.write_text(f"torch=={self.torch.release}\n", encoding="utf-8")
-        pip_install(
-            self.env.python,
-            packages,
-            options=("--constraint", str(constraints)),
-            offline=False,
-            doing=f"cannot install {what} beside torch {self.torch.built.version}",
-        )
+    constraints = folder / "constraints.txt"
+    constraints.write_text(f"torch=={torch.release}\n", encoding="utf-8")
+    pip_install(
+        env.python,
+        packages,
+        options=("--constraint", str(constraints)),
+        offline=False,
+        doing=f"cannot install {what} beside torch {torch.version}",
+    )
 
 
 def sdist_environment(
@@ -325,20 +234,19 @@ def sdist_environment(
         "MAX_JOBS": str(jobs),
         # torch 2.13 and later adds sccache itself; one launcher is enough.
         "TORCH_NO_COMPILER_WRAPPER": "1",
-        **(_cuda(cuda_home, archs, host, environ) if cuda_home else {"FORCE_CUDA": "0"}),
+        **(_cuda(cuda_home, tuple(archs), host, environ) if cuda_home else {"FORCE_CUDA": "0"}),
     }
 
 
 def _cuda(
-    home: Path, archs: Iterable[Arch], host: HostCompiler, environ: Mapping[str, str]
+    home: Path, archs: Sequence[Arch], host: HostCompiler, environ: Mapping[str, str]
 ) -> dict[str, str]:
-    chosen = tuple(archs)
     return {
         variables.CUDA_HOME: str(home),
-        variables.ARCH_LIST: arch_list(chosen),
+        variables.ARCH_LIST: arch_list(archs),
         # CMake's. It compiles a file for these before it knows of torch.
         "CUDACXX": str(home / "bin" / "nvcc"),
-        "CUDAARCHS": cmake_archs(chosen),
+        "CUDAARCHS": cmake_archs(archs),
         "NVCC_CCBIN": str(host.path),
         # Many projects build for CUDA only if torch.cuda.is_available(). A build machine may have
         # no GPU; most of these projects heed this variable.

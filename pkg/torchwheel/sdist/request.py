@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import get_args
 
 from torchwheel.check.facts import Allowed
-from torchwheel.console import Progress
-from torchwheel.errors import UsageError
-from torchwheel.files import explain_full_disk, sha256
 from torchwheel.inspect.sdist import PROJECT, is_project
-from torchwheel.lock import hold_lock, say_waiting
 from torchwheel.matrix.project_source import parse_source
 from torchwheel.matrix.sections import AllowedGate, ArchsBy
-from torchwheel.ownership import closed_folder, is_irregular
-from torchwheel.pipeline.project import download_release
+from torchwheel.pipeline.sources import download_release
 from torchwheel.sdist.sandbox import SandboxMode
 from torchwheel.steps.compiler_cache import CompilerCache, SchedulerAccess
-from torchwheel.text import hide_users, join_names, quote
-from torchwheel.versions import is_requirement
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import explain_full_disk, sha256
+from torchwheel_runtime.lock import hold_lock, say_waiting
+from torchwheel_runtime.ownership import closed_folder, is_irregular
+from torchwheel_runtime.text import hide_users, join_names, quote
+from torchwheel_runtime.versions import is_requirement
 
 LOCK, LOG = "lock", "build.log"
 _TORCH = re.compile(r"\d+\.\d+\.\d+(\+[a-z0-9.]+)?", re.ASCII)

@@ -22,11 +22,11 @@ from typing import Literal, NamedTuple, get_args
 
 import pyproject_hooks
 
-from torchwheel import process
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import make_executable, write_text
-from torchwheel.ownership import UntrustedError, find_program
-from torchwheel.text import quote
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import make_executable, write_text
+from torchwheel_runtime.ownership import UntrustedError, find_program
+from torchwheel_runtime.text import quote
 
 SandboxMode = Literal["auto", "require", "off"]
 MODES: tuple[SandboxMode, ...] = get_args(SandboxMode)

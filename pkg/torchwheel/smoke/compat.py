@@ -7,17 +7,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from torchwheel import files
-from torchwheel.console import Progress
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.smoke.environment import default_torch
 from torchwheel.smoke.record import Outcome, SmokeRecord
 from torchwheel.smoke.requirements import Interpreter, bundled_with
 from torchwheel.smoke.testing import smoke
-from torchwheel.text import join_names, table_rows
-from torchwheel.versions import minor_version
+from torchwheel_runtime import files
+from torchwheel_runtime.arch.releases import torch_releases
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.text import join_names, table_rows
+from torchwheel_runtime.versions import minor_version
 
 PYTHONS_EACH = 2
 """Pythons that each torch is tried with, if so many are given."""

@@ -13,12 +13,7 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
-from torchwheel import files, process
-from torchwheel.console import Progress
 from torchwheel.inspect.wheel import Wheel
-from torchwheel.lock import LockBusyError, fail_if_busy, say_waiting
-from torchwheel.ownership import check_tree, let_others_read, trusted_folder
-from torchwheel.pip import pip_install
 from torchwheel.smoke.requirements import LOCK_OPTIONS as LOCKED
 from torchwheel.smoke.requirements import (
     Interpreter,
@@ -27,8 +22,13 @@ from torchwheel.smoke.requirements import (
     requirements,
     running_interpreter,
 )
-from torchwheel.toolkit.cache import hold_folder_lock
-from torchwheel.toolkit.toolkit_home import set_header_times
+from torchwheel_runtime import files, process
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.lock import LockBusyError, fail_if_busy, say_waiting
+from torchwheel_runtime.ownership import check_tree, let_others_read, trusted_folder
+from torchwheel_runtime.pip import pip_install
+from torchwheel_runtime.toolkit.cache import hold_folder_lock
+from torchwheel_runtime.toolkit.toolkit_home import set_header_times
 
 TORCH = "torch"
 COMPLETE = "complete"

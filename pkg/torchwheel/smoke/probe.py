@@ -119,7 +119,7 @@ def ways_of(packages: "list[str]") -> "dict[str, dict[str, str]]":
 
     An extension that torchwheel ships has imported torchwheel's run-time half.
     """
-    runtime = sys.modules.get("torchwheel.runtime")
+    runtime = sys.modules.get("torchwheel_runtime.runtime")
     found: dict[str, dict[str, str]] = {}
     if runtime is None:
         return found
@@ -136,7 +136,7 @@ def choices_of(packages: "list[str]") -> "dict[str, list[str]]":
 
     They are those of the process that ran the tests. A wheel with one library has none.
     """
-    runtime = sys.modules.get("torchwheel.runtime")
+    runtime = sys.modules.get("torchwheel_runtime.runtime")
     if runtime is None:
         return {}
     statuses = {name: runtime.status_of(name) for name in packages}

@@ -160,7 +160,7 @@ class SmokeRecord:
     sources: str
     """Hex SHA-256 of the smoke tests' folder; empty if the packages were imported alone."""
     operators: dict[str, dict[str, str]]
-    """By package: the way that each operator family ran, as torchwheel.runtime says it."""
+    """By package: the way that each operator family ran, as torchwheel_runtime.runtime says it."""
     verdict: Verdict
     why: str | None = None
     """Of a failed run: the first fact that made it fail."""

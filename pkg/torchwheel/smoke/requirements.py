@@ -24,12 +24,13 @@ from packaging.utils import (
 )
 from packaging.version import Version
 
-from torchwheel import process, text_files
-from torchwheel.errors import TorchwheelError, UsageError
+from torchwheel import text_files
 from torchwheel.inspect.wheel import Wheel, read_wheel
-from torchwheel.json_files import last_line, parse_json
-from torchwheel.text import escape, join_names
-from torchwheel.versions import minor_version
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.json_files import last_line, parse_json
+from torchwheel_runtime.text import escape, join_names
+from torchwheel_runtime.versions import minor_version
 
 _ASK = """
 import json, platform, sys

@@ -7,11 +7,6 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from torchwheel import files
-from torchwheel.errors import TorchwheelError
-from torchwheel.json_files import read_json
-from torchwheel.os_errors import explain
-from torchwheel.ownership import open_regular
 from torchwheel.smoke.record import (
     ImportRecord,
     MachineRecord,
@@ -21,6 +16,11 @@ from torchwheel.smoke.record import (
     judge_smoke,
     summarize,
 )
+from torchwheel_runtime import files
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.json_files import read_json
+from torchwheel_runtime.os_errors import explain
+from torchwheel_runtime.ownership import open_regular
 
 _MOST_OF_REPORT = 64 << 20
 
@@ -77,32 +77,12 @@ def _node_id(file: str | None, classname: str, name: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Imported:
-    """A package that the probe imported: its file or the error."""
-
-    name: str
-    file: Path | None
-    error: str | None
-
-
-@dataclasses.dataclass(frozen=True)
-class _Probe:
-    """The facts that probe.py writes."""
-
-    machine: MachineRecord
-    site: Path
-    imported: tuple[_Imported, ...]
-    operators: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
-    variables: dict[str, str | None] = dataclasses.field(default_factory=dict)
-    choices: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
 class RunFacts:
-    """What a run says of itself, beside the results of its tests.
+    """The facts that probe.py writes of a run, beside the results of its tests.
 
     Attributes:
         machine: where it ran.
+        site: site-packages, where the packages are.
         imported: the packages that it imported.
         operators: the way that each operator family of a package ran.
         variables: torchwheel's environment variables.
@@ -110,6 +90,7 @@ class RunFacts:
     """
 
     machine: MachineRecord
+    site: Path
     imported: tuple[ImportRecord, ...]
     operators: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
     variables: dict[str, str | None] = dataclasses.field(default_factory=dict)
@@ -126,10 +107,10 @@ def read_probe(facts: Path, site: Path | None = None) -> RunFacts:
     Raises:
         OSError, MalformedError: there are no facts in it.
     """
-    probe = read_json(facts, _Probe)
-    folder = site or probe.site
-    imported = tuple(_check_place(entry, folder) for entry in probe.imported)
-    return RunFacts(probe.machine, imported, probe.operators, probe.variables, probe.choices)
+    found = read_json(facts, RunFacts)
+    folder = site or found.site
+    imported = tuple(_check_place(entry, folder) for entry in found.imported)
+    return dataclasses.replace(found, imported=imported)
 
 
 def record_of(
@@ -189,20 +170,18 @@ def record_from_files(
         raise TorchwheelError(
             f"{wheel.name}: its tests left no report: {explain(error)}"
         ) from error
-    imported = facts.imported or (_no_import(),)
-    facts = dataclasses.replace(facts, imported=imported)
+    if not facts.imported:
+        nothing = ImportRecord("the wheel's packages", None, "there is none to import")
+        facts = dataclasses.replace(facts, imported=(nothing,))
     return record_of(wheel, bundled, facts, tests, sources, status)
 
 
-def _no_import() -> ImportRecord:
-    return ImportRecord("the wheel's packages", None, "there is none to import")
-
-
-def _check_place(entry: _Imported, site: Path) -> ImportRecord:
+def _check_place(entry: ImportRecord, site: Path) -> ImportRecord:
+    """An import as the record has it: its file in `site`, or why it is none of the wheel's."""
     name, file = entry.name, entry.file
     if entry.error or file is None:
-        return ImportRecord(name, str(file) if file else None, entry.error or "it has no file")
+        return ImportRecord(name, file, entry.error or "it has no file")
     path, site = Path(os.path.realpath(file)), Path(os.path.realpath(site))
     if not path.is_relative_to(site):
-        return ImportRecord(name, str(file), f"came from {path}, not from the installed wheel")
+        return ImportRecord(name, file, f"came from {path}, not from the installed wheel")
     return ImportRecord(name, path.relative_to(site).as_posix())

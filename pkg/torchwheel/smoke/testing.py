@@ -9,16 +9,16 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from torchwheel import files, process
-from torchwheel.console import Progress
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError, program_error
-from torchwheel.files import sha256, temporary_variables
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.record import SmokeRecord, TestResult, dump_smoke
 from torchwheel.smoke.requirements import Interpreter
 from torchwheel.smoke.results import RunFacts, parse_junit, read_probe, read_report, record_of
+from torchwheel_runtime import files, process
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError, program_error
+from torchwheel_runtime.files import sha256, temporary_variables
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Compile steps of other projects: listed, divided among jobs, cached, or given to a cluster."""
+"""Compile steps of a project that is not ours: listed, divided, cached, given to a cluster."""

@@ -11,11 +11,11 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from torchwheel import process
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.fetch import check_address
 from torchwheel.steps.compiler_cache import SchedulerAccess, own_server, read_statistics, server_log
-from torchwheel.text import hide_users, quote
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.fetch import check_address
+from torchwheel_runtime.text import hide_users, quote
 
 TOKEN = "TORCHWHEEL_CLUSTER_TOKEN"  # noqa: S105 - the name of the variable
 _WARNING = re.compile(r"(?:WARN|ERROR)\s+\S+\] (.+)")

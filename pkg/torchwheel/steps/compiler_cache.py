@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel import process
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import write_text
-from torchwheel.json_files import parse_json
-from torchwheel.ownership import UntrustedError, trusted_path
-from torchwheel.text import hide_users, quote
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import write_text
+from torchwheel_runtime.json_files import parse_json
+from torchwheel_runtime.ownership import UntrustedError, trusted_path
+from torchwheel_runtime.text import hide_users, quote
 
 _SHARED = {"SCCACHE_DIRECT": "false"}
 """What the compiler reads decides on a hit alone: not the folder that it runs in, nor those that it

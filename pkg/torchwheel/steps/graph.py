@@ -14,9 +14,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from torchwheel.errors import TorchwheelError
-from torchwheel.json_files import parse_json
-from torchwheel.shards import Shard
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.json_files import parse_json
+from torchwheel_runtime.shards import Shard
 
 _OBJECT = ".o"
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include(?:_next)?[ \t]*([<"])([^>"\n]+)[>"]', re.MULTILINE)

@@ -19,11 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from torchwheel import process
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import sha256, write_text
-from torchwheel.json_files import read_json
-from torchwheel.shards import Shard, object_file, parse_shard
+from torchwheel import programs
 from torchwheel.steps.compiler_cache import CacheUse, wait_for_writes
 from torchwheel.steps.graph import (
     CompileStep,
@@ -38,6 +34,11 @@ from torchwheel.steps.graph import (
     read_graph,
     steps_of_shard,
 )
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import sha256, write_text
+from torchwheel_runtime.json_files import read_json
+from torchwheel_runtime.shards import Shard, object_file, parse_shard
 
 Work = Literal["plan", "shard", "link"]
 """What is done with a graph: list its steps; compile a shard of them; compile all, to be linked."""
@@ -215,7 +216,7 @@ def _take_carried(graph: Graph, compiled: Mapping[str, ExpectedObject], folder: 
 def _run(command: Sequence[str]) -> int:
     """Run a program, which prints as it goes; returns its exit status."""
     with open(os.devnull, "w", encoding="utf-8") as nothing:  # noqa: PTH123 - a device
-        return process.stream(command, lambda line: print(line, flush=True), log=nothing)
+        return programs.stream(command, lambda line: print(line, flush=True), log=nothing)
 
 
 def _own_steps(options: argparse.Namespace, graph: Graph) -> Sequence[CompileStep]:

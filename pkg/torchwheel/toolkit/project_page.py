@@ -8,10 +8,10 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.utils import NormalizedName, canonicalize_name
 
-from torchwheel.errors import MalformedError, TorchwheelError
-from torchwheel.fetch import Answer, Fetch, link
-from torchwheel.json_files import parse_json
-from torchwheel.text import escape, quote, shorten_line
+from torchwheel_runtime.errors import MalformedError, TorchwheelError
+from torchwheel_runtime.fetch import Answer, Fetch, link
+from torchwheel_runtime.json_files import parse_json
+from torchwheel_runtime.text import escape, quote, shorten_line
 
 JSON = "application/vnd.pypi.simple.v1+json"
 _ACCEPT = f"{JSON}, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"

@@ -11,11 +11,11 @@ from pathlib import Path
 from packaging.utils import InvalidSdistFilename, canonicalize_name, parse_sdist_filename
 from packaging.version import InvalidVersion, Version
 
-from torchwheel import process
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.fetch import Fetcher
-from torchwheel.files import sha256, write_atomically
 from torchwheel.toolkit.project_page import OfferedFile, find_files
+from torchwheel_runtime import process
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.fetch import Fetcher
+from torchwheel_runtime.files import sha256, write_atomically
 
 PYPI = "https://pypi.org/simple"
 SDIST_BYTES = 512 << 20

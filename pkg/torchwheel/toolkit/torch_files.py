@@ -8,13 +8,13 @@ import dataclasses
 import json
 from pathlib import Path
 
-from torchwheel.console import Progress
-from torchwheel.errors import MalformedError, TorchwheelError
-from torchwheel.files import write_text
-from torchwheel.json_files import read_json
-from torchwheel.ownership import trusted_folder
-from torchwheel.toolkit.index import find_files
-from torchwheel.toolkit.lock import TORCH_PYTHON, read_lock
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.errors import MalformedError, TorchwheelError
+from torchwheel_runtime.files import write_text
+from torchwheel_runtime.json_files import read_json
+from torchwheel_runtime.ownership import trusted_folder
+from torchwheel_runtime.toolkit.index import find_files
+from torchwheel_runtime.toolkit.lock import TORCH_PYTHON, read_lock
 
 
 @dataclasses.dataclass(frozen=True)

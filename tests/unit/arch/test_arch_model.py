@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.arch import lists
-from torchwheel.arch.devices import Gpu, VisibleGpus
-from torchwheel.arch.model import CudaArch, RocmArch, backend_of, gencode, parse
-from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.arch.toolkit_releases import archs_by_release as table
-from torchwheel.errors import UsageError
+from torchwheel_runtime.arch import lists
+from torchwheel_runtime.arch.devices import Gpu, VisibleGpus
+from torchwheel_runtime.arch.model import CudaArch, RocmArch, backend_of, gencode, parse
+from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import archs_by_release as table
+from torchwheel_runtime.errors import UsageError
 
 CUDA_ARCHS = st.builds(
     CudaArch,

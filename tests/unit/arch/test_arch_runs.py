@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.arch.model import CudaArch, RocmArch, parse
-from torchwheel.arch.runs import machine_code_runs_on, ptx_runs_on, runs_on
-from torchwheel.arch.selection import archs_for_gpus, merge_archs, select_compilable
-from torchwheel.arch.toolkit_releases import ToolkitRelease, arch_names, archs_by_release
-from torchwheel.errors import UsageError
+from torchwheel_runtime.arch.lists import archs_for_gpus, merge_archs, select_compilable
+from torchwheel_runtime.arch.model import CudaArch, RocmArch, parse
+from torchwheel_runtime.arch.releases import ToolkitRelease, arch_names, archs_by_release
+from torchwheel_runtime.arch.runs import machine_code_runs_on, ptx_runs_on, runs_on
+from torchwheel_runtime.errors import UsageError
 
 CUDA = [parse(name) for name in arch_names("cuda")]
 DEVICES = [arch for arch in CUDA if not arch.suffix]

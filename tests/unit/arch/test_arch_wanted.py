@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from torchwheel import data
-from torchwheel.arch import toolkit_releases
-from torchwheel.arch.devices import Gpu, VisibleGpus
-from torchwheel.arch.lists import NamedArchs, choose_archs
-from torchwheel.arch.model import parse
-from torchwheel.arch.toolkit_releases import ToolkitRelease, arch_names, releases_able
-from torchwheel.errors import UsageError
-from torchwheel.versions import version_numbers
+from torchwheel_runtime import data
+from torchwheel_runtime.arch import releases
+from torchwheel_runtime.arch.devices import Gpu, VisibleGpus
+from torchwheel_runtime.arch.lists import NamedArchs, choose_archs
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.arch.releases import ToolkitRelease, arch_names, releases_able
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.versions import version_numbers
 
 CUDA = ToolkitRelease("cuda", "13.0")
 ROCM = ToolkitRelease("rocm", "6.4")
@@ -124,12 +124,12 @@ def test_what_is_wrong_names_its_source(compiler, environ, given, says):
 
 def test_every_minor_release_of_the_range_is_there():
     cuda = ["11.8", *(f"12.{minor}" for minor in range(10) if minor != 7)]
-    assert list(toolkit_releases.archs_by_release("cuda")) == [
+    assert list(releases.archs_by_release("cuda")) == [
         *cuda,
         *(f"13.{minor}" for minor in range(6)),
     ]
     rocm = ["5.7", "6.0", "6.1", "6.2", "6.3", "6.4", "7.0", "7.1", "7.2"]
-    assert list(toolkit_releases.archs_by_release("rocm")) == rocm
+    assert list(releases.archs_by_release("rocm")) == rocm
 
 
 def test_pascal_to_blackwell():
@@ -142,7 +142,7 @@ def test_an_arch_that_goes_never_comes_back():
     """A hole in a column would be a mistake of the table."""
     for backend in ("cuda", "rocm"):
         for name in arch_names(backend):
-            has = [name in listed for listed in toolkit_releases.archs_by_release(backend).values()]
+            has = [name in listed for listed in releases.archs_by_release(backend).values()]
             first, last = has.index(True), len(has) - has[::-1].index(True)
             assert all(has[first:last]), (backend, name)
 
@@ -166,7 +166,7 @@ def test_names_of_generations_are_known_archs():
 )
 def test_a_release_that_is_not_listed_can_what_the_one_before_could(release, as_release):
     found = [str(arch) for arch in ToolkitRelease("cuda", release).archs]
-    assert found == list(toolkit_releases.archs_by_release("cuda")[as_release])
+    assert found == list(releases.archs_by_release("cuda")[as_release])
 
 
 def test_rocm_6_4_cannot_what_only_7_2_can():

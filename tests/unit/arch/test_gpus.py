@@ -8,11 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.arch import devices, drivers
-from torchwheel.arch.devices import Gpu, VisibleGpus, visible_gpus
-from torchwheel.arch.drivers import Board, cuda_order, select_boards
-from torchwheel.arch.model import CudaArch, parse
-from torchwheel.errors import TorchwheelError
+from torchwheel_runtime.arch import devices
+from torchwheel_runtime.arch.devices import (
+    Board,
+    Gpu,
+    VisibleGpus,
+    cuda_order,
+    select_boards,
+    visible_gpus,
+)
+from torchwheel_runtime.arch.model import CudaArch, parse
+from torchwheel_runtime.errors import TorchwheelError
 
 # AMD's GPUs, out of a folder that is what the kernel shows below /.
 
@@ -146,17 +152,18 @@ def test_a_device_that_may_not_be_opened_says_what_to_do(node_with_four):
     with pytest.raises(
         TorchwheelError, match=r"no access to .*kfd: add this user to the groups ren"
     ):
-        drivers.amd_boards({}, node_with_four.root)
+        devices.amd_boards({}, node_with_four.root)
     assert node_with_four.seen().gpus == ()
 
 
 def test_amds_driver(tmp_path):
-    assert drivers.amd_driver(tmp_path) is None
+    with pytest.raises(devices.DriverError, match="no AMD GPU driver"):
+        devices.amd_driver(tmp_path)
     module = tmp_path / "sys/module/amdgpu"
     module.mkdir(parents=True)
-    assert drivers.amd_driver(tmp_path) == os.uname().release
+    assert devices.amd_driver(tmp_path).version == os.uname().release
     (module / "version").write_text("6.10.5\n")
-    assert drivers.amd_driver(tmp_path) == "6.10.5"
+    assert devices.amd_driver(tmp_path).version == "6.10.5"
 
 
 # Which GPUs a process may use, by what the drivers list and the variables choose.
@@ -267,7 +274,7 @@ def test_cuda_counts_the_fastest_first():
 
 
 def of(boards, monkeypatch):
-    monkeypatch.setattr(devices.drivers, "nvidia_boards", lambda library: boards)
+    monkeypatch.setattr(devices, "nvidia_boards", lambda library: boards)
 
 
 def test_nvidias_gpus_are_numbered_as_torch_does(monkeypatch):

@@ -13,9 +13,9 @@ import pytest
 from bench_records import MIB, record, row, small, timing
 from kernelbench.record import read
 
-from torchwheel.claims import Claims, Part
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.matrix.torch_releases import TorchFacts
+from torchwheel_runtime.arch.releases import TorchFacts
+from torchwheel_runtime.claims import Claims, Part
 from wheelmaker import make_wheel
 
 # Which cells of a record miss the target for their bandwidth, and whether a copy does too.

@@ -3,11 +3,11 @@
 import dataclasses
 from pathlib import Path
 
-from torchwheel.arch.model import parse
-from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.builder.extension import ArchFilter, Extension, Module, Operator
-from torchwheel.builder.sources import DeviceFile, Sources
-from torchwheel.builder.target import DeviceCompiler, Python, Sysroot, Target, TorchHeaders
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.builder.extension import ArchFilter, Extension, Module, Operator
+from torchwheel_runtime.builder.sources import DeviceFile, Sources
+from torchwheel_runtime.builder.target import DeviceCompiler, Python, Sysroot, Target, TorchHeaders
 
 EXTENSION = Extension(
     package="pkg",

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from targets import CUDA_STABLE, EXTENSION, sources
 
-from torchwheel.builder import environment, ninja, provision
-from torchwheel.builder.build import build
-from torchwheel.builder.ninja import Plan, Step, is_progress
-from torchwheel.builder.provision import complete_environment
-from torchwheel.builder.recipe import Recipe, make_recipe
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
-from torchwheel.toolkit.host import HostCompiler
+from torchwheel_runtime.builder import environment, ninja, provision
+from torchwheel_runtime.builder.ninja import Plan, Step, build, is_progress
+from torchwheel_runtime.builder.provision import complete_environment
+from torchwheel_runtime.builder.recipe import Recipe, make_recipe
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.ownership import UntrustedError
+from torchwheel_runtime.toolkit.host import HostCompiler
 
 # Recipes of shell steps: what is compiled once for several builds, and who waits for whom.
 
@@ -232,8 +232,26 @@ def test_provisioning_needs_no_pydantic():
     """Neither an installed extension (TORCHWHEEL_DOWNLOAD=1) nor pip's build environment has it."""
     code = (
         "import sys; sys.modules['pydantic'] = None\n"
-        "import torchwheel.builder.provision, torchwheel.builder.probes\n"
+        "import torchwheel_runtime.builder.provision, torchwheel_runtime.builder.probes\n"
     )
     env = {"PYTHONPATH": str(Path(__file__).parents[3] / "pkg")}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
+
+
+def test_without_ninja_a_line_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ninja", None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(TorchwheelError) as error:
+        ninja.find_ninja()
+    assert str(error.value) == (
+        "ninja: expected it in this environment or on the PATH, found none; run "
+        f"`{sys.executable} -m pip install ninja`"
+    )
+    program = tmp_path / "ninja"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o777)
+    with pytest.raises(UntrustedError, match=r"is not used: .*ninja: others may write to it"):
+        ninja.find_ninja()
+    program.chmod(0o755)
+    assert ninja.find_ninja() == str(program)

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from targets import CUDA_ATEN, CUDA_STABLE, EXTENSION
 
-from torchwheel.arch.model import parse
-from torchwheel.builder import discovery, environment
-from torchwheel.builder.build import BYTES_PER_JOB, parallel_jobs
-from torchwheel.builder.target import Python, Target, TorchHeaders
-from torchwheel.errors import UsageError
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.builder import environment
+from torchwheel_runtime.builder.ninja import BYTES_PER_JOB, parallel_jobs
+from torchwheel_runtime.builder.target import Python, Target, TorchHeaders
+from torchwheel_runtime.errors import UsageError
 
 HERE = f"linux_{platform.machine()}"
 OTHER = "linux_aarch64" if HERE == "linux_x86_64" else "linux_x86_64"
@@ -92,10 +92,10 @@ def test_another_platform_is_cross_compiled(cuda):
 )
 def test_each_installer_keeps_cudas_runtime_elsewhere(tmp_path, place):
     with pytest.raises(UsageError, match=r"no libcudart_static\.a in .*point it at a whole CUDA"):
-        discovery.cuda_runtime(tmp_path, "x86_64")
+        environment.cuda_runtime(tmp_path, "x86_64")
     (tmp_path / place).mkdir(parents=True)
     (tmp_path / place / "libcudart_static.a").touch()
-    assert discovery.cuda_runtime(tmp_path, "x86_64") == tmp_path / place / "libcudart_static.a"
+    assert environment.cuda_runtime(tmp_path, "x86_64") == tmp_path / place / "libcudart_static.a"
 
 
 def test_a_rocm_environment_is_a_target(rocm):
@@ -108,9 +108,9 @@ def test_a_distributions_rocm_keeps_its_library_elsewhere(tmp_path):
     library = tmp_path / "lib" / "x86_64-linux-gnu" / "libamdhip64.so"
     library.parent.mkdir(parents=True)
     with pytest.raises(UsageError, match=r"no libamdhip64\.so in .*x86_64-linux-gnu; point it"):
-        discovery.hip_runtime(tmp_path, "x86_64")
+        environment.hip_runtime(tmp_path, "x86_64")
     library.touch()
-    assert discovery.hip_runtime(tmp_path, "x86_64") == library
+    assert environment.hip_runtime(tmp_path, "x86_64") == library
 
 
 def test_a_sysroot_has_one_gcc(rocm, tmp_path):
@@ -133,7 +133,7 @@ def test_a_sysroot_has_one_gcc(rocm, tmp_path):
 
 def test_an_aten_target_is_for_the_running_python(torch, monkeypatch):
     python = Python(Path("/py"), Path("/pybind11"), ".so")
-    monkeypatch.setattr(discovery, "running_python", lambda: python)
+    monkeypatch.setattr(environment, "running_python", lambda: python)
     folder = torch('  set(TORCH_CXX_FLAGS "-D_GLIBCXX_USE_CXX11_ABI=0")\n')
     environ = {**CUDA, environment.ABI: "aten", environment.TORCH: str(folder)}
     target = read(environ)
@@ -152,18 +152,18 @@ def test_an_aten_target_is_for_the_running_python(torch, monkeypatch):
     ],
 )
 def test_the_abi_is_read_from_torchs_own_file(torch, text, old):
-    assert discovery.has_old_abi(torch(f"x\n{text}\ny\n")) == old
+    assert environment.has_old_abi(torch(f"x\n{text}\ny\n")) == old
 
 
 def test_a_torch_without_its_cmake_file_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"TorchConfig\.cmake: No such file .*which C\+\+ ABI"):
-        discovery.has_old_abi(tmp_path)
+        environment.has_old_abi(tmp_path)
 
 
 def test_a_missing_pybind11_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install pybind11"):
-        discovery.running_python()
+        environment.running_python()
 
 
 @pytest.mark.parametrize("name", sorted(set(CUDA) - {environment.ABI, environment.NAME}))

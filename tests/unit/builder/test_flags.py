@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from targets import CUDA_ATEN, CUDA_STABLE, EVERY, EXTENSION, PY312, ROCM_STABLE, sources
 
-from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.builder import environment
-from torchwheel.builder.extension import Extension, Operator
-from torchwheel.builder.flags import Flags, Probe, check_flags
-from torchwheel.builder.recipe import make_recipe
-from torchwheel.builder.sources import sources_of
-from torchwheel.builder.target import Target
-from torchwheel.errors import UsageError
+from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.builder import environment
+from torchwheel_runtime.builder.extension import Extension, Operator
+from torchwheel_runtime.builder.flags import Flags, Probe, check_flags
+from torchwheel_runtime.builder.recipe import make_recipe
+from torchwheel_runtime.builder.sources import sources_of
+from torchwheel_runtime.builder.target import Target
+from torchwheel_runtime.errors import UsageError
 
 FLAGGED = dataclasses.replace(
     EXTENSION,

@@ -10,18 +10,17 @@ from hypothesis import strategies as st
 from targets import CUDA_ATEN, CUDA_STABLE, EXTENSION, PY312, ROCM_STABLE, sources
 from test_build import COUNTED, Shell
 
-from torchwheel.builder.build import build
-from torchwheel.builder.ninja import Step
-from torchwheel.builder.objects import (
+from torchwheel_runtime.builder.ninja import Step, build
+from torchwheel_runtime.builder.objects import (
     MANIFEST,
     collect_objects,
     command_digest,
     compile_shared,
     take_objects,
 )
-from torchwheel.builder.recipe import make_recipe
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.shards import Shard
+from torchwheel_runtime.builder.recipe import make_recipe
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.shards import Shard
 
 WHOLE = Shard(1, 1)
 

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from targets import CUDA_ATEN_OLD, CUDA_STABLE, EXTENSION
 
-from torchwheel.builder import environment
-from torchwheel.builder import recipe as recipes
-from torchwheel.builder.extension import Extension, Operator, Split
-from torchwheel.builder.flags import Flags
-from torchwheel.builder.recipe import Recipe, make_recipe
-from torchwheel.builder.setuptools_ext import setup_arguments
-from torchwheel.builder.sources import sources_of
-from torchwheel.builder.target import Target
-from torchwheel.errors import UsageError
+from torchwheel_runtime.builder import environment
+from torchwheel_runtime.builder import recipe as recipes
+from torchwheel_runtime.builder.extension import Extension, Operator, Split
+from torchwheel_runtime.builder.flags import Flags
+from torchwheel_runtime.builder.recipe import Recipe, make_recipe
+from torchwheel_runtime.builder.setuptools_ext import setup_arguments
+from torchwheel_runtime.builder.sources import sources_of
+from torchwheel_runtime.builder.target import Target
+from torchwheel_runtime.errors import UsageError
 
 FILES = {
     "kernels/a.h": "int a();",
@@ -113,7 +113,8 @@ def test_the_wheel_of_a_part_has_its_library_alone(part, packages, library, tmp_
         (tmp_path / folder).mkdir()
     (tmp_path / "lib64" / "libcudart_static.a").touch()
     (tmp_path / "pkg" / "__init__.py").write_text(
-        "from torchwheel.builder import Extension\nEXTENSION = Extension('pkg', 'csrc', ())\n"
+        "from torchwheel_runtime.builder import Extension\n"
+        "EXTENSION = Extension('pkg', 'csrc', ())\n"
     )
     for name, value in environ_of(part, tmp_path).items():
         monkeypatch.setenv(name, value)

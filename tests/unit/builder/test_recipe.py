@@ -17,18 +17,18 @@ from targets import (
     sources,
 )
 
-from torchwheel.arch.model import parse
-from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.builder import flavour, probes
-from torchwheel.builder.extension import ArchFilter, Extension
-from torchwheel.builder.flags import Flags, Probe
-from torchwheel.builder.flavour import target_version
-from torchwheel.builder.ninja import Step, render
-from torchwheel.builder.probes import find_probes
-from torchwheel.builder.recipe import INCLUDE, Recipe, make_recipe
-from torchwheel.builder.sources import DeviceFile, sources_of
-from torchwheel.builder.target import Target
-from torchwheel.errors import UsageError
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.builder import flavour, probes
+from torchwheel_runtime.builder.extension import ArchFilter, Extension
+from torchwheel_runtime.builder.flags import Flags, Probe
+from torchwheel_runtime.builder.flavour import target_version
+from torchwheel_runtime.builder.ninja import Step, render
+from torchwheel_runtime.builder.probes import find_probes
+from torchwheel_runtime.builder.recipe import INCLUDE, Recipe, make_recipe
+from torchwheel_runtime.builder.sources import DeviceFile, sources_of
+from torchwheel_runtime.builder.target import Target
+from torchwheel_runtime.errors import UsageError
 
 MAPS = str(Path(flavour.__file__).parent)
 every_target = pytest.mark.parametrize("target", EVERY.values(), ids=EVERY)
@@ -40,7 +40,7 @@ def recipe(target: Target) -> Recipe:
 
 def rendered(made: Recipe) -> str:
     text = render(made.whole())
-    return text.replace(MAPS, "/torchwheel").replace(str(INCLUDE), "/torchwheel/include")
+    return text.replace(MAPS, "/torchwheel").replace(str(INCLUDE), "/torchwheel_runtime/include")
 
 
 def words(step: Step) -> list[str]:

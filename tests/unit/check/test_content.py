@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from torchwheel.check.content import content, require_content
 from torchwheel.check.declared import Declared, read_declared
 from torchwheel.check.facts import Fact, GateError, Limits, WheelFacts
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.inspect.elf import Library
 from torchwheel.inspect.installed import parse_entry_points
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.inspect.elf import Library
 from wheelmaker import make_wheel
 
 ROOT = Path(__file__).parents[3]

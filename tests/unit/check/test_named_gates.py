@@ -3,23 +3,24 @@
 import dataclasses
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import auditwheel.policy
 import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.utils import parse_wheel_filename
 
-from torchwheel.arch.model import parse
 from torchwheel.check.gates import judge_named
 from torchwheel.check.named_claims import NamedCase, case_of, claims_of, fit_torch
 from torchwheel.check.named_gates import NAMED_GATES, findings_of
 from torchwheel.check.torch_symbols import ExportTable, hash_of
 from torchwheel.data import read
 from torchwheel.inspect.inspection import Inspection, inspect_wheel
-from torchwheel.inspect.library_facts import GpuRuntime, LibraryFacts
-from torchwheel.inspect.targets import GpuTarget
+from torchwheel.inspect.library_facts import GpuRuntime, GpuTarget, LibraryFacts
 from torchwheel.inspect.wheel import parse_file_name
+from torchwheel_runtime.arch.model import parse
 from wheelmaker import make_wheel, universal
 
 POLICIES = "manylinux-policy.json"
@@ -83,23 +84,175 @@ def test_cuda_is_that_of_the_version_else_of_a_requirement() -> None:
     assert case(file="d-1-py3-none-any.whl").claims.cuda is None
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
+PLAIN = "demo-1.0-cp312-cp312-manylinux_2_28_x86_64.whl"
+FOR_CPUS = PLAIN.replace("1.0-", "1.0+cpu-")
+NEW_STRINGS = FILE.replace("torch2.8", "torch2.6cxx11abiTRUE")
+ABI3 = FILE.replace("cp312-cp312", "cp39-abi3")
+LACKS = "error demo/_C.so: is for torch 2.6 too, by {}, and c10::f is not in 2.6"
+OF_OLD_STRINGS = changed(torch=frozenset({OLD}))
+OF_NOBODY = "is a folder of the machine that built it, or of nobody"
+OUTSIDE = "error demo/_C.so: needs PyUnicode_Ready of CPython, which is not in the limited API"
+
+
+def ran(path: str) -> LibraryFacts:
+    return changed(run_paths=(path,))
+
+
+def python(*names: str) -> LibraryFacts:
+    return changed(python=frozenset(names))
+
+
+def grafted(how: Literal["shared", "grafted"], name: str, version: str) -> LibraryFacts:
+    return changed(runtimes=(GpuRuntime(how, "cuda", name, version),))
+
+
+CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
+    "record": [(case(faults={"record": "no hash"}), ["error no hash"])],
+    "content": [
         (
-            {"targets": (), "targets_problem": "cut short"},
-            "error demo/_C.so: cannot be read: cut short",
-        ),
-        ({"targets": (HSACO,)}, "error is for CUDA 12.6, has ROCm code"),
-        ({"targets": ()}, "error is for CUDA 12.6, has no GPU code"),
-        (
-            {"targets": (PTX,)},
-            "warning demo/_C.so: has PTX or empty modules, and no kernel in machine code",
+            case(members=("demo/__init__.py", "evil.pth", "json/__init__.py")),
+            [
+                "error evil.pth: runs whenever Python starts",
+                "error json: has the name of a module of Python",
+            ],
         ),
     ],
+    "metadata": [
+        *((case(faults={name: "odd"}), ["error odd"]) for name in ("metadata", "wheel", "claims")),
+        (
+            case(purelib=True),
+            ["error WHEEL says Root-Is-Purelib: true, and there is machine code in it"],
+        ),
+        (
+            case(wheel_tags=parse_file_name(FILE.replace("manylinux_2_28", "linux")).tags),
+            [
+                "error WHEEL has the tags cp312-cp312-linux_x86_64, the file name "
+                "cp312-cp312-manylinux_2_28_x86_64"
+            ],
+        ),
+    ],
+    "gpu-code": [
+        (
+            case(changed(targets=(), targets_problem="cut short")),
+            ["error demo/_C.so: cannot be read: cut short"],
+        ),
+        (case(changed(targets=(HSACO,))), ["error is for CUDA 12.6, has ROCm code"]),
+        (case(changed(targets=())), ["error is for CUDA 12.6, has no GPU code"]),
+        (
+            case(changed(targets=(PTX,))),
+            ["warning demo/_C.so: has PTX or empty modules, and no kernel in machine code"],
+        ),
+        (case(file=FOR_CPUS), ["error is for CPUs by its version, and has code for GPUs"]),
+        (case(changed(targets=()), FOR_CPUS), []),
+    ],
+    "torch-symbols": [
+        (case(file=PLAIN, torch=">=2.6"), [LACKS.format("torch>=2.6")]),
+        (case(file=PLAIN, torch=">=2.7"), []),
+        # Patch releases count: 2.6.1 is of 2.6.
+        (case(file=PLAIN, torch=">2.6.0"), [LACKS.format("torch>2.6.0")]),
+        (
+            case(file=PLAIN, torch=None),
+            ["warning needs torch, and no Requires-Dist says which one"],
+        ),
+        (case(file=FILE.replace("2.8-", "2.6-")), [LACKS.format("its version")]),
+        (case(file=NEW_STRINGS), []),
+        (
+            case(OF_OLD_STRINGS, NEW_STRINGS),
+            ["error demo/_C.so: has the old std::string, and its version says new"],
+        ),
+        (case(OF_OLD_STRINGS, NEW_STRINGS.replace("TRUE", "FALSE")), []),
+        (
+            case(changed(torch=frozenset({SHIM, "_ZN2at6nobodyEv"}))),
+            ["error demo/_C.so: needs at::nobody, which no torch 2.6 to 2.8 of PyPI has"],
+        ),
+    ],
+    "python-abi": [
+        (case(changed(name="demo/_C.cpython-312-x86_64-linux-gnu.so")), []),
+        (case(changed(name="demo/_C.abi3.so"), ABI3), []),
+        *(
+            (
+                case(changed(name=f"demo/_C.cpython-{own}-x86_64-linux-gnu.so"), file),
+                [
+                    f"error demo/_C.cpython-{own}-x86_64-linux-gnu.so: only cp{own} imports it, "
+                    f"and the wheel is for {tag}"
+                ],
+            )
+            for own, file, tag in (("310", ABI3, "cp39-abi3"), ("311", FILE, "cp312-cp312"))
+        ),
+        (case(python("PyList_New", "PyUnicode_Ready")), []),
+        (case(python("PyList_New", "PyUnicode_AsUTF8String"), ABI3), []),
+        (case(python("PyList_New", "PyUnicode_Ready"), ABI3), [OUTSIDE]),
+        (case(python("PyUnicode_Ready"), FILE.replace("cp312-cp312", "py3-none")), [OUTSIDE]),
+    ],
+    "runtime": [
+        *(
+            (case(changed(needed=(*RIGHT.needed, name))), [])
+            for name in ("libz.so.1", "libexpat.so.1", "libGL.so.1")
+        ),
+        (
+            case(changed(needed=("libnuma.so.1", "libx.so.3"))),
+            [
+                "error demo/_C.so: needs libnuma.so.1, libx.so.3: not in the wheel, "
+                "of torch or in a manylinux policy"
+            ],
+        ),
+        (
+            case(changed(needed=("libcuda.so.1",))),
+            ["warning demo/_C.so: needs libcuda.so.1: it cannot be loaded where no driver is"],
+        ),
+        (
+            case(grafted("shared", "libcudart.so.13", "13")),
+            ["error demo/_C.so: needs libcudart.so.13, and the wheel is for 12.6"],
+        ),
+        (
+            case(grafted("grafted", "libcudart-0a1b2c3d.so.12", "12")),
+            ["warning demo/_C.so: needs libcudart-0a1b2c3d.so.12: a second runtime beside torch's"],
+        ),
+    ],
+    "run-paths": [
+        (case(ran("")), ['error demo/_C.so: "" is empty']),
+        *(
+            (case(ran(path)), [f'{level} demo/_C.so: "{path}" {says}'])
+            for path, level, says in (
+                ("build", "error", OF_NOBODY),
+                ("/__w/x", "error", OF_NOBODY),
+                ("/usr/local/cuda/lib64", "warning", OF_NOBODY),
+                ("$ORIGIN/../../../x", "error", "leads out of the folder of packages"),
+            )
+        ),
+        (case(ran("$ORIGIN/../torch/lib")), []),
+    ],
+    "platform-tag": [
+        (
+            case(changed(versions={"GLIBC": "2.32"})),
+            ["error demo/_C.so: needs glibc 2.32, the tag promises 2.28"],
+        ),
+        (
+            case(changed(machine="aarch64")),
+            ["error demo/_C.so: is for aarch64, the tag manylinux_2_28_x86_64"],
+        ),
+        (
+            case(file=FILE.replace("manylinux_2_28_x86_64", "any")),
+            ["error the tag says any platform; there is machine code in it"],
+        ),
+        (
+            case(file=FILE.replace("manylinux_2_28", "linux")),
+            ["warning linux_x86_64 names no C library: no index takes it"],
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("gate", "made", "says"), [(gate, *row) for gate, rows in CASES.items() for row in rows]
 )
-def test_gpu_code(changes: dict[str, object], says: str) -> None:
-    assert said(case(changed(**changes)), "gpu-code") == [says]
+def test_a_gate(
+    gate: str, made: NamedCase, says: Sequence[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The list of the limited API is torchwheel's own: without a package that was not installed no
+    # symbol was outside.
+    monkeypatch.setitem(sys.modules, "abi3info", None)
+    assert said(made, gate) == list(says)
 
 
 def test_no_gate_about_libraries_holds_for_one_that_cannot_be_read(tmp_path: Path) -> None:
@@ -111,11 +264,6 @@ def test_no_gate_about_libraries_holds_for_one_that_cannot_be_read(tmp_path: Pat
     says = {f.rule: str(f) for f in findings if f.level == "error"}
     assert "cannot be read: " in says.pop("gpu-code")
     assert set(says.values()) == {"demo/_C.so: not judged: cannot be read"}
-
-
-@pytest.mark.parametrize("name", ["libz.so.1", "libexpat.so.1", "libGL.so.1"])
-def test_what_manylinux_policies_admit_is_provided(name: str) -> None:
-    assert said(case(changed(needed=(*RIGHT.needed, name))), "runtime") == []
 
 
 def test_the_table_has_what_auditwheels_policies_admit() -> None:
@@ -134,29 +282,6 @@ def test_what_calls_the_driver_itself_may_have_no_gpu_code() -> None:
     ]
 
 
-def test_a_wheel_for_cpus_has_no_gpu_code() -> None:
-    file = "demo-1.0+cpu-cp312-cp312-manylinux_2_28_x86_64.whl"
-    says = ["error is for CPUs by its version, and has code for GPUs"]
-    assert said(case(file=file), "gpu-code") == says
-    assert said(case(changed(targets=()), file), "gpu-code") == []
-
-
-def test_the_torch_that_a_wheel_allows() -> None:
-    plain = "demo-1.0-cp312-cp312-manylinux_2_28_x86_64.whl"
-    says = f"error demo/_C.so: is for torch 2.6 too, by torch>=2.6, and {'c10::f'} is not in 2.6"
-    assert said(case(file=plain, torch=">=2.6"), "torch-symbols") == [says]
-    assert said(case(file=plain, torch=">=2.7"), "torch-symbols") == []
-    # Patch releases count: 2.6.1 is of 2.6.
-    assert said(case(file=plain, torch=">2.6.0"), "torch-symbols") == [
-        says.replace(">=2.6", ">2.6.0")
-    ]
-    assert said(case(file=plain, torch=None), "torch-symbols") == [
-        "warning needs torch, and no Requires-Dist says which one"
-    ]
-    (found,) = said(case(file=FILE.replace("2.8-", "2.6-")), "torch-symbols")
-    assert "is for torch 2.6 too, by its version" in found
-
-
 def test_each_front_end_of_a_universal_wheel_has_a_torch_of_its_own() -> None:
     wheel = universal(torch=("2.6", "2.7"))
     old = next(part for part in wheel.parts if part.torch_release == "2.6")
@@ -165,126 +290,6 @@ def test_each_front_end_of_a_universal_wheel_has_a_torch_of_its_own() -> None:
     assert said(case(library, file, torch=">=2.6", claims=wheel), "torch-symbols") == []
     (says,) = said(case(library, file, torch=">=2.6"), "torch-symbols")
     assert "is for torch 2.7, 2.8 too, by torch>=2.6" in says
-    assert said(case(claims_fault="odd"), "metadata") == ["error odd"]
-
-
-def test_the_strings_that_a_version_names() -> None:
-    true = FILE.replace("torch2.8", "torch2.6cxx11abiTRUE")
-    assert said(case(file=true), "torch-symbols") == []
-    old = changed(torch=frozenset({OLD}))
-    assert said(case(old, true), "torch-symbols") == [
-        "error demo/_C.so: has the old std::string, and its version says new"
-    ]
-    assert said(case(old, true.replace("TRUE", "FALSE")), "torch-symbols") == []
-
-
-def test_a_symbol_that_no_torch_has() -> None:
-    library = changed(torch=frozenset({SHIM, "_ZN2at6nobodyEv"}))
-    (says,) = said(case(library), "torch-symbols")
-    assert says == "error demo/_C.so: needs at::nobody, which no torch 2.6 to 2.8 of PyPI has"
-
-
-@pytest.mark.parametrize(
-    ("name", "tag", "says"),
-    [
-        ("demo/_C.cpython-312-x86_64-linux-gnu.so", "cp312-cp312", []),
-        ("demo/_C.abi3.so", "cp39-abi3", []),
-        (
-            "demo/_C.cpython-310-x86_64-linux-gnu.so",
-            "cp39-abi3",
-            ["only cp310 imports it, and the wheel is for cp39-abi3"],
-        ),
-        (
-            "demo/_C.cpython-311-x86_64-linux-gnu.so",
-            "cp312-cp312",
-            ["only cp311 imports it, and the wheel is for cp312-cp312"],
-        ),
-    ],
-)
-def test_the_python_of_a_library(name: str, tag: str, says: list[str]) -> None:
-    made = case(changed(name=name), FILE.replace("cp312-cp312", tag))
-    assert said(made, "python-abi") == [f"error {name}: {text}" for text in says]
-
-
-@pytest.mark.parametrize(
-    ("tag", "names", "outside"),
-    [
-        ("cp312-cp312", ("PyList_New", "PyUnicode_Ready"), None),
-        ("cp39-abi3", ("PyList_New", "PyUnicode_AsUTF8String"), None),
-        ("cp39-abi3", ("PyList_New", "PyUnicode_Ready"), "PyUnicode_Ready"),
-        ("py3-none", ("PyUnicode_Ready",), "PyUnicode_Ready"),
-    ],
-)
-def test_symbols_outside_the_limited_api(
-    tag: str, names: tuple[str, ...], outside: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The list is torchwheel's own: a package that is not installed decided that none is outside.
-    monkeypatch.setitem(sys.modules, "abi3info", None)
-    file = FILE.replace("cp312-cp312", tag)
-    says = said(case(changed(python=frozenset(names)), file), "python-abi")
-    reason = f"needs {outside} of CPython, which is not in the limited API"
-    assert says == ([f"error demo/_C.so: {reason}"] if outside else [])
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        (
-            {"needed": ("libnuma.so.1", "libx.so.3")},
-            "error demo/_C.so: needs libnuma.so.1, libx.so.3: not in the wheel, "
-            "of torch or in a manylinux policy",
-        ),
-        (
-            {"needed": ("libcuda.so.1",)},
-            "warning demo/_C.so: needs libcuda.so.1: it cannot be loaded where no driver is",
-        ),
-        (
-            {"runtimes": (GpuRuntime("shared", "cuda", "libcudart.so.13", "13"),)},
-            "error demo/_C.so: needs libcudart.so.13, and the wheel is for 12.6",
-        ),
-        (
-            {"runtimes": (GpuRuntime("grafted", "cuda", "libcudart-0a1b2c3d.so.12", "12"),)},
-            "warning demo/_C.so: needs libcudart-0a1b2c3d.so.12: a second runtime beside torch's",
-        ),
-    ],
-)
-def test_what_the_loader_must_find(changes: dict[str, object], says: str) -> None:
-    assert said(case(changed(**changes)), "runtime") == [says]
-
-
-@pytest.mark.parametrize(
-    ("path", "says"),
-    [
-        ("", 'error demo/_C.so: "" is empty'),
-        (
-            "build",
-            'error demo/_C.so: "build" is a folder of the machine that built it, or of nobody',
-        ),
-        ("/__w/x", "error demo/_C.so: "),
-        ("/usr/local/cuda/lib64", "warning demo/_C.so: "),
-        ("$ORIGIN/../../../x", "leads out of the folder of packages"),
-        ("$ORIGIN/../torch/lib", None),
-    ],
-)
-def test_run_paths(path: str, says: str | None) -> None:
-    found = said(case(changed(run_paths=(path,))), "run-paths")
-    assert len(found) == (says is not None)
-    assert says is None or says in found[0]
-
-
-@pytest.mark.parametrize(
-    ("changes", "tag", "says"),
-    [
-        ({"versions": {"GLIBC": "2.32"}}, None, "needs glibc 2.32, the tag promises 2.28"),
-        ({"machine": "aarch64"}, None, "is for aarch64, the tag manylinux_2_28_x86_64"),
-        ({}, "any", "the tag says any platform; there is machine code in it"),
-        ({}, "linux_x86_64", "warning linux_x86_64 names no C library: no index takes it"),
-    ],
-)
-def test_platform_tags(changes: dict[str, object], tag: str | None, says: str) -> None:
-    file = FILE.replace("manylinux_2_28_x86_64", tag) if tag else FILE
-    (found,) = said(case(changed(**changes), file), "platform-tag")
-    assert says in found
 
 
 def test_a_fault_of_metadata_is_said_once(tmp_path: Path) -> None:
@@ -299,21 +304,6 @@ def test_a_fault_of_metadata_is_said_once(tmp_path: Path) -> None:
     for change in (bend, break_version):
         (finding,) = judge_named(make_wheel(tmp_path, claims=None, bend=change))[1]
         assert finding.says.count("METADATA is not valid") == 1
-
-
-def test_faults_of_the_archive() -> None:
-    assert said(case(record_fault="no hash"), "record") == ["error no hash"]
-    assert said(case(metadata_fault="odd"), "metadata") == ["error odd"]
-    assert said(case(wheel_fault="none"), "metadata") == ["error none"]
-    assert said(case(purelib=True), "metadata") != []
-    other = parse_wheel_filename(FILE.replace("manylinux_2_28", "linux"))[3]
-    (says,) = said(case(wheel_tags=other), "metadata")
-    assert "WHEEL has the tags cp312-cp312-linux_x86_64, the file name" in says
-    members = ("demo/__init__.py", "evil.pth", "json/__init__.py")
-    assert said(case(members=members), "content") == [
-        "error evil.pth: runs whenever Python starts",
-        "error json: has the name of a module of Python",
-    ]
 
 
 def test_a_finding_is_of_bounded_length() -> None:

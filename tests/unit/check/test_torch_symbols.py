@@ -18,8 +18,8 @@ from torchwheel.check.torch_symbols import (
     read_torch_wheel,
     symbols_by_release,
 )
-from torchwheel.errors import UsageError
 from torchwheel.inspect.library_facts import LibraryFacts
+from torchwheel_runtime.errors import UsageError
 
 FAIL = (
     "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import wheelmaker
-from torchwheel import claims as claims_file
-from torchwheel.inspect.wheel import ELF_MAGIC
+from torchwheel_runtime import claims as claims_file
+from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
 
 FILES = {"demo/__init__.py": b"answer = 42\n", "demo/_C.so": ELF_MAGIC}
 

@@ -5,18 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import wheelmaker
-from torchwheel.arch.devices import Gpu
-from torchwheel.arch.model import parse
-from torchwheel.doctor.caches import CacheState
-from torchwheel.doctor.case import Case, Package
-from torchwheel.doctor.dist_info import DistInfo
-from torchwheel.doctor.importing import ImportResult
-from torchwheel.doctor.loader import Links
-from torchwheel.doctor.native import NativeLibrary
-from torchwheel.inspect.elf import GpuCode
-from torchwheel.machine.facts import Driver, InstalledToolkit, Machine, Torch
-from torchwheel.runtime.status import ExtensionStatus, OperatorStatus, Refusal
-from torchwheel.toolkit.host import HostCompiler
+from torchwheel_runtime.arch.devices import Driver, Gpu
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.doctor.case import CacheState, Case, Package
+from torchwheel_runtime.doctor.dist_info import DistInfo
+from torchwheel_runtime.doctor.importing import ImportResult
+from torchwheel_runtime.doctor.native import Links, NativeLibrary
+from torchwheel_runtime.inspect.elf import GpuCode
+from torchwheel_runtime.machine.facts import InstalledToolkit, Machine, Torch
+from torchwheel_runtime.runtime.status import ExtensionStatus, OperatorStatus, Refusal
+from torchwheel_runtime.toolkit.host import HostCompiler
 
 SITE = Path("/venv/lib/python3.12/site-packages")
 CUDA_TORCH = Torch("2.11.0+cu130", "13.0", None, SITE / "torch")

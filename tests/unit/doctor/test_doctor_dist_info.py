@@ -6,7 +6,7 @@ import pytest
 from dist_infos import put
 
 import wheelmaker
-from torchwheel.doctor import dist_info
+from torchwheel_runtime.doctor import dist_info
 
 LONG = wheelmaker.metadata("demo", "1.0.0", [f"torch>={'9' * 5000}"])
 

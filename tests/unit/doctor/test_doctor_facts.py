@@ -11,17 +11,16 @@ from hypothesis import strategies as st
 
 from elfmaker import make_elf
 from jitmaker import Builds, Told, make_library, wanted
-from torchwheel.arch.model import parse
-from torchwheel.doctor import caches, dist_info, loader
-from torchwheel.doctor import native as native_
-from torchwheel.doctor.examine import backends_on_pci_bus
-from torchwheel.doctor.loader import Loader
-from torchwheel.doctor.native import claimed_code, read_native
-from torchwheel.doctor.verdict import judge
-from torchwheel.errors import TorchwheelError
-from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.wheel import ELF_MAGIC
-from torchwheel.inspect.window import CpuTime
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.doctor import case as case_
+from torchwheel_runtime.doctor import dist_info
+from torchwheel_runtime.doctor import native as native_
+from torchwheel_runtime.doctor.examine import backends_on_pci_bus
+from torchwheel_runtime.doctor.native import Loader, claimed_code, read_native
+from torchwheel_runtime.doctor.verdict import judge
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
+from torchwheel_runtime.inspect.window import CpuTime, WheelError
 from wheelmaker import PURE, stable, universal
 
 # What is told of the cache, which may be anything.
@@ -34,7 +33,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_one_that_is_not_there_yet_can_be_made_and_is_not(folder):
-    found = caches.examine_cache()
+    found = case_.examine_cache()
     assert (found.folder, dict(found.sizes), found.problem) == (folder, {}, None)
     assert not folder.exists()
 
@@ -43,27 +42,27 @@ def test_sizes_by_part_the_largest_first(folder):
     for part, size in {"jit": 10, "toolkits": 1000, "empty": 0}.items():
         (folder / part / "deep").mkdir(parents=True)
         (folder / part / "deep" / "file").write_bytes(bytes(size))
-    assert list(caches.examine_cache().sizes.items()) == [("toolkits", 1000), ("jit", 10)]
+    assert list(case_.examine_cache().sizes.items()) == [("toolkits", 1000), ("jit", 10)]
 
 
 def test_a_file_in_its_way(folder):
     folder.write_text("")
-    assert caches.examine_cache().problem == f"{folder} is not a folder"
+    assert case_.examine_cache().problem == f"{folder} is not a folder"
 
 
 @pytest.mark.parametrize("name", ["x" * 5000, "ring", "ring/cache"])
 def test_a_path_that_leads_nowhere(folder, monkeypatch, name):
     (folder.parent / "ring").symlink_to("ring")
     monkeypatch.setenv("TORCHWHEEL_CACHE", str(folder.parent / name))
-    assert caches.examine_cache().problem
+    assert case_.examine_cache().problem
 
 
 def test_a_user_without_a_home_folder(monkeypatch):
     def nowhere():
         raise TorchwheelError("home folder: expected HOME, found none; set TORCHWHEEL_CACHE")
 
-    monkeypatch.setattr(caches, "cache_path", nowhere)
-    assert caches.examine_cache().problem == (
+    monkeypatch.setattr(case_, "cache_path", nowhere)
+    assert case_.examine_cache().problem == (
         "home folder: expected HOME, found none; set TORCHWHEEL_CACHE"
     )
 
@@ -71,13 +70,13 @@ def test_a_user_without_a_home_folder(monkeypatch):
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_that_is_closed(folder):
     folder.mkdir(mode=0o500)
-    assert caches.examine_cache().problem == f"{folder} cannot be written"
+    assert case_.examine_cache().problem == f"{folder} cannot be written"
 
 
 def test_a_folder_that_others_can_change(folder):
     folder.mkdir()
     folder.chmod(0o777)
-    assert caches.examine_cache().problem == (
+    assert case_.examine_cache().problem == (
         f"{folder}: others may write to it (mode 0777); run `chmod go-w {folder}`, or set "
         "TORCHWHEEL_CACHE to a folder of your own"
     )
@@ -85,10 +84,10 @@ def test_a_folder_that_others_can_change(folder):
 
 def test_a_library_that_was_changed(folder):
     library = make_library(folder / "jit", wanted(name="demo.scale"), Builds(), Told())
-    assert caches.examine_cache().corrupt == ()
+    assert case_.examine_cache().corrupt == ()
     library.chmod(0o644)
     library.write_bytes(b"junk")
-    (corrupt,) = caches.examine_cache().corrupt
+    (corrupt,) = case_.examine_cache().corrupt
     line = str(corrupt)
     assert line.startswith("demo.scale-")
     assert line.endswith("/ext_scale.so: 4 bytes, 1000 expected")
@@ -232,10 +231,10 @@ WHOLE = make_elf(symbols=("f", "g"), sections={".gnu.hash": bytes(64), ".dynamic
 def test_one_without_a_dynamic_section_asks_for_nothing(tmp_path):
     path = tmp_path / "x.so"
     path.write_bytes(make_elf(symbols=("f",)))
-    found = loader.read_shared_object(path)
+    found = native_.read_shared_object(path)
     assert (found.soname, found.needed, found.rpath, found.runpath) == ("x.so", (), (), ())
-    assert loader.provided_symbols(path, ["f"]) == frozenset()
-    assert loader.provided_versions(path) == frozenset()
+    assert native_.provided_symbols(path, ["f"]) == frozenset()
+    assert native_.provided_versions(path) == frozenset()
 
 
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", WHOLE[:100]])
@@ -243,7 +242,7 @@ def test_one_that_is_cut_short(tmp_path, data):
     path = tmp_path / "x.so"
     path.write_bytes(data)
     with pytest.raises(WheelError, match=r"x\.so: not an ELF file"):
-        loader.read_shared_object(path)
+        native_.read_shared_object(path)
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=8))
@@ -251,8 +250,8 @@ def test_no_bytes_bring_it_down(tmp_path_factory, at, change):
     path = tmp_path_factory.mktemp("elf") / "x.so"
     path.write_bytes(WHOLE[:at] + change + WHOLE[at + len(change) :])
     with contextlib.suppress(WheelError):
-        loader.read_shared_object(path)
+        native_.read_shared_object(path)
     with contextlib.suppress(WheelError):
-        loader.provided_symbols(path, ["f"])
+        native_.provided_symbols(path, ["f"])
     with contextlib.suppress(WheelError):
-        loader.provided_versions(path)
+        native_.provided_versions(path)

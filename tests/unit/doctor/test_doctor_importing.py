@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.doctor import importing
-from torchwheel.doctor.importing import import_package
+from torchwheel_runtime.doctor import importing
+from torchwheel_runtime.doctor.importing import import_package
 
 
 @pytest.fixture
@@ -86,10 +86,10 @@ ENDS = {
     "ends Python": ("import os\nos._exit(3)", ("left", ("exit status 3",), None)),
     "closes what is not its own": ("import os\nos.closerange(3, 256)", ("left", ..., None)),
     "crashes": ("from odd import inner", ("killed", ("SIGSEGV",), "odd/inner.py:3")),
-    # torchwheel/doctor/loader.py lies beside import_child.py, and is not on the path.
+    # torchwheel_runtime/doctor/native.py lies beside import_child.py, and is not on the path.
     "imports a module beside the child": (
-        "import loader",
-        ("raised", ("ModuleNotFoundError: No module named 'loader'",), "odd/__init__.py:1"),
+        "import native",
+        ("raised", ("ModuleNotFoundError: No module named 'native'",), "odd/__init__.py:1"),
     ),
 }
 

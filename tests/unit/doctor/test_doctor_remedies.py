@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 from doctor_cases import CPU_TORCH, CUDA_TORCH, H200, SITE, case, links, native, package
 
-from torchwheel.arch.model import parse
-from torchwheel.doctor.dist_info import DistInfo
-from torchwheel.doctor.importing import ImportResult
-from torchwheel.doctor.verdict import judge
-from torchwheel.inspect.elf import GpuCode
-from torchwheel.machine.facts import Absent
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.doctor.dist_info import DistInfo
+from torchwheel_runtime.doctor.importing import ImportResult
+from torchwheel_runtime.doctor.verdict import judge
+from torchwheel_runtime.inspect.elf import GpuCode
+from torchwheel_runtime.machine.facts import Absent
 
 RAISED = ImportResult("raised", ("ImportError: libc10.so",), folders=(SITE / "demo",), torch=True)
 IMPORTED = ImportResult("imported", folders=(SITE / "demo",), torch=True)
@@ -70,16 +70,16 @@ def test_the_fix(made, machine, fix):
     verdict = judge(case(made, **machine))
     assert verdict.fix == fix
     if machine is CPU:
-        assert verdict.findings[0].name == "backend"
+        assert verdict.findings[0].rule == "backend"
     if fix == PYPI:
-        assert {f.fix for f in verdict.findings if f.name in ("backend", "library")} == {fix}
+        assert {f.fix for f in verdict.findings if f.rule in ("backend", "library")} == {fix}
 
 
 def test_after_that_the_doctor_does_not_lead_back():
     """With a torch for CUDA 13, another wheel alone is no fix of old strings."""
     made = foreign("libcudart.so.12", OLD_STRINGS, absent=("libcudart.so.12",))
     verdict = judge(case(made, torch=CUDA_TORCH))
-    fixes = {finding.fix for finding in verdict.findings if finding.name != "import"}
+    fixes = {finding.fix for finding in verdict.findings if finding.rule != "import"}
     assert len(fixes) == 1
     assert "'torch==2.6.*'" in verdict.fix
     assert "torchwheel install demo --index URL" in verdict.fix
@@ -102,7 +102,7 @@ def test_a_torch_for_cpus_without_a_gpu_is_no_fault_if_the_import_works():
 
 def test_with_a_gpu_every_finding_of_that_torch_has_one_fix():
     verdict = judge(case(TORCHAO, torch=CPU_TORCH, gpus=(H200,)))
-    assert [f.name for f in verdict.findings][:2] == ["backend", "library"]
+    assert [f.rule for f in verdict.findings][:2] == ["backend", "library"]
     assert {f.fix for f in verdict.findings} == {PYPI}
     assert "LD_LIBRARY_PATH" not in repr(verdict)
 

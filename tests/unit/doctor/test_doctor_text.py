@@ -20,20 +20,24 @@ from doctor_cases import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.arch.devices import Gpu
-from torchwheel.arch.model import parse
-from torchwheel.claims import LibraryFlags
-from torchwheel.doctor import text_report as text_
-from torchwheel.doctor.caches import CacheState, CorruptLibrary
-from torchwheel.doctor.case import Case, Report
-from torchwheel.doctor.importing import ImportResult
-from torchwheel.doctor.json_report import report_json
-from torchwheel.doctor.text_report import package_text, report_text, row, unwrapped_row
-from torchwheel.doctor.verdict import judge, judge_machine
-from torchwheel.inspect.elf import GpuCode
-from torchwheel.jit.key import CacheKey
-from torchwheel.machine.facts import Absent, InstalledToolkit
-from torchwheel.runtime.status import ExtensionStatus, OperatorStatus, Refusal
+from torchwheel_runtime.arch.devices import Gpu
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.claims import LibraryFlags
+from torchwheel_runtime.doctor import report as text_
+from torchwheel_runtime.doctor.case import CacheState, Case, CorruptLibrary, Report
+from torchwheel_runtime.doctor.importing import ImportResult
+from torchwheel_runtime.doctor.report import (
+    package_text,
+    report_json,
+    report_text,
+    row,
+    unwrapped_row,
+)
+from torchwheel_runtime.doctor.verdict import judge, judge_machine
+from torchwheel_runtime.inspect.elf import GpuCode
+from torchwheel_runtime.jit.key import CacheKey
+from torchwheel_runtime.machine.facts import Absent, InstalledToolkit
+from torchwheel_runtime.runtime.status import ExtensionStatus, OperatorStatus, Refusal
 
 CACHE = CacheState(
     Path("/home/me/.cache/torchwheel"),

@@ -18,16 +18,16 @@ from doctor_cases import (
     waiting,
 )
 
-from torchwheel.arch.devices import Gpu
-from torchwheel.arch.model import parse
-from torchwheel.doctor.caches import CacheState, CorruptLibrary
-from torchwheel.doctor.importing import ImportResult
-from torchwheel.doctor.verdict import judge, judge_machine
-from torchwheel.errors import UsageError
-from torchwheel.inspect.elf import GpuCode
-from torchwheel.jit.key import CacheKey
-from torchwheel.machine.facts import Absent, Driver, HiddenGpus, SilentDriver, Unanswered
-from torchwheel.runtime.status import Refusal
+from torchwheel_runtime.arch.devices import Driver, Gpu
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.doctor.case import CacheState, CorruptLibrary
+from torchwheel_runtime.doctor.importing import ImportResult
+from torchwheel_runtime.doctor.verdict import judge, judge_machine
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.inspect.elf import GpuCode
+from torchwheel_runtime.jit.key import CacheKey
+from torchwheel_runtime.machine.facts import Absent
+from torchwheel_runtime.runtime.status import Refusal
 
 RAISED = ImportResult(
     "raised", ("OSError: undefined symbol: _ZN3c104goneEv",), folders=(SITE / "demo",)
@@ -69,7 +69,7 @@ def with_natives(*natives, **machine):
 
 
 def names(verdict) -> list[str]:
-    return [finding.name for finding in verdict.findings]
+    return [finding.rule for finding in verdict.findings]
 
 
 WELL = {
@@ -224,14 +224,14 @@ def test_the_wording_of_a_fact_decides_nothing(words):
     """A driver that is absent, one that is silent, GPUs that are hidden and none at all."""
     absent = {"gpus": (), "driver": None}
     assert judge(case(**absent, driver_problem=Absent(words))).ok
-    silent = judge(case(**absent, driver_problem=SilentDriver(words, "it is silent", "wake it")))
-    assert [(f.name, f.says, f.fix) for f in silent.findings] == [
+    silent = judge(case(**absent, driver_problem=Absent(words, "wake it", "it is silent")))
+    assert [(f.rule, f.says, f.fix) for f in silent.findings] == [
         ("driver", "it is silent", "wake it")
     ]
-    hidden = judge(case(gpus=(), gpus_problem=HiddenGpus(words, "HIDES")))
-    assert [(f.name, f.fix) for f in hidden.findings] == [("gpus", "`unset HIDES`")]
+    hidden = judge(case(gpus=(), gpus_problem=Absent(words, "`unset HIDES`")))
+    assert [(f.rule, f.fix) for f in hidden.findings] == [("gpus", "`unset HIDES`")]
     none = judge(case(gpus=(), gpus_problem=Absent(words)))
-    assert [(f.name, f.fix) for f in none.findings] == [("gpus", "give this user the GPUs")]
+    assert [(f.rule, f.fix) for f in none.findings] == [("gpus", "give this user the GPUs")]
 
 
 @pytest.mark.parametrize("words", ["ModuleNotFoundError: No module named 'b'", "another language"])
@@ -354,7 +354,7 @@ def test_a_pipe_in_a_dist_info_is_replaced_as_pip_cannot_read_it():
 
 
 def test_a_torch_that_gave_no_answer_is_not_installed_again():
-    waits = case(torch_problem=Unanswered("gave no answer in 5 s", "look"))
+    waits = case(torch_problem=Absent("gave no answer in 5 s", "look"))
     assert (judge(waits).fix, judge_machine(waits.machine).fix) == ("look", "look")
     broken = case(torch_problem=Absent("torch is broken"))
     for fix in (judge(broken).fix, judge_machine(broken.machine).fix):

@@ -17,10 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import signing
-from torchwheel.errors import TorchwheelError
 from torchwheel.evidence import bundles
 from torchwheel.evidence.bundles import open_verifier
 from torchwheel.evidence.files import Believed, verify_files
+from torchwheel_runtime.errors import TorchwheelError
 
 BUILDS = frozenset({"build"})
 

@@ -14,13 +14,13 @@ from sigstore.models import TrustedRoot
 from sigstore.verify import Verifier
 
 import signing
-from torchwheel.errors import TorchwheelError
 from torchwheel.evidence.bundles import BundleVerifier
 from torchwheel.evidence.files import ATTESTATION, Attestation, BelievedReleases, verify_published
 from torchwheel.evidence.policy import RELEASES, Policy
 from torchwheel.evidence.provenance import provenance_text
 from torchwheel.evidence.verified import open_verified
 from torchwheel.install.attestation import bundles_of_provenance
+from torchwheel_runtime.errors import TorchwheelError
 
 # A file that was verified is not verified again; whatever differs is, and nobody can add one.
 

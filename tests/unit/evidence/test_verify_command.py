@@ -13,8 +13,8 @@ from evidence_cases import BUILD, COMMIT, OTHER_COMMIT, REPOSITORY, WORKFLOWS
 import signing
 from torchwheel.cli import main
 from torchwheel.evidence import policy
-from torchwheel.files import sha256
 from torchwheel.scaffold import templates
+from torchwheel_runtime.files import sha256
 
 RELEASE = dataclasses.replace(BUILD, workflow=WORKFLOWS["release"])
 SIGNER = Path(signing.__file__)

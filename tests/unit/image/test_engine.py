@@ -3,9 +3,9 @@ import os
 import pytest
 
 from programmaker import program
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.image import engine as engines
 from torchwheel.image.engine import Engine, find_engine
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from loopback import serving
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.image.recipes import (
     BaseImage,
     Image,
@@ -22,6 +21,7 @@ from torchwheel.image.recipes import (
 from torchwheel.image.snapshots import require_snapshot, service_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 ROOT = Path(__file__).parents[3]
 DOCKER = ROOT / "pkg" / "torchwheel" / "data" / "docker"

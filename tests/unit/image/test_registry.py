@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.console import Quiet
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.image.build import BuiltImage, describe_image, ensure_image
 from torchwheel.image.engine import Engine
 from torchwheel.image.recipes import BaseImage, Image, image_of
@@ -24,6 +22,8 @@ from torchwheel.image.registry import (
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
 from torchwheel.pipeline import images as images_module
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 
 ROOT = Path(__file__).parents[3]
 DIGEST, OTHER = (f"sha256:{digit * 64}" for digit in "ab")

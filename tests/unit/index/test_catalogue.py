@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.arch.model import parse
-from torchwheel.claims import Claims
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.index.catalogue import (
     Catalogue,
     CatalogueSdist,
@@ -29,8 +26,11 @@ from torchwheel.index.groups import (
     torch_builds,
 )
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.matrix.torch_releases import TorchFacts, torch_releases
-from torchwheel.versions import version_numbers
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.arch.releases import TorchFacts, torch_releases
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel_runtime.versions import version_numbers
 from wheelmaker import PURE, make_wheel, stable, universal
 
 # Catalogues: what is written is read again, and a malformed one is refused in one line.

@@ -8,9 +8,9 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.index.build import IndexedWheel, build_index
 from torchwheel.index.contents import utc_time
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from wheelmaker import make_wheel, metadata, stable, universal
 
 TAG = "py3-none-manylinux_2_34_x86_64"

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from torchwheel.cli import main
-from torchwheel.errors import UsageError
 from torchwheel.index.build import write_index
 from torchwheel.index.catalogue import (
     Catalogue,
@@ -27,8 +26,9 @@ from torchwheel.index.pages import index_pages
 from torchwheel.index.store import Store, store_of
 from torchwheel.index.withdrawals import parse_withdrawals
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.matrix.torch_releases import torch_releases
-from torchwheel.versions import version_numbers
+from torchwheel_runtime.arch.releases import torch_releases
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.versions import version_numbers
 from wheelmaker import make_wheel, stable, universal
 
 TAG = "py3-none-manylinux_2_28_x86_64"

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.errors import UsageError
 from torchwheel.index.catalogue import CatalogueWheel, read_catalogue
 from torchwheel.index.withdrawals import (
     ProjectStatus,
@@ -13,6 +12,7 @@ from torchwheel.index.withdrawals import (
     parse_withdrawals,
     read_withdrawals,
 )
+from torchwheel_runtime.errors import UsageError
 
 KEPT = Path(__file__).with_name("catalogue-schema-1.json")
 WIDE, SMALL, HELPER = read_catalogue(KEPT).wheels

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import Archive, WheelError, open_archive
+from torchwheel.inspect.archive import Archive, open_archive
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.inspect.window import WheelError
 from zipmaker import STORED, Entry, make_zip, zip64_extra
 
 FILES = {"demo/__init__.py": b"answer = 42\n" * 50, "demo/b.bin": bytes(range(256)), "c": b""}

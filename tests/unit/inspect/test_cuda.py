@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from programmaker import program
-from torchwheel.arch.model import CudaArch, parse
-from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import cuda
-from torchwheel.inspect.cuda import parse_symbols
-from torchwheel.inspect.elf import GpuCode
+from torchwheel_runtime.arch.model import CudaArch, parse
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect import cuda
+from torchwheel_runtime.inspect.cuda import parse_symbols
+from torchwheel_runtime.inspect.elf import GpuCode
 
 OUTPUTS = Path(__file__).parent / "outputs"
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.elf import (
+from torchwheel_runtime.inspect.elf import (
     GlibcFloor,
     Library,
     UndefinedSymbol,
@@ -16,6 +15,7 @@ from torchwheel.inspect.elf import (
     read_library,
     versions_needed,
 )
+from torchwheel_runtime.inspect.window import WheelError
 
 
 def library(*undefined: UndefinedSymbol) -> Library:

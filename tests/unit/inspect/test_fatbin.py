@@ -8,23 +8,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from elfmaker import cubin, cuda_library, fatbin, make_elf, module, ptx
-from torchwheel.arch.model import parse
+from elfmaker import LZ4, cubin, cuda_library, fatbin, lz4_literals, make_elf, module, ptx
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.errors import TorchwheelError
-from torchwheel.inspect import packing
-from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.cuda import read_cuda_code
-from torchwheel.inspect.elf import GpuCode
-from torchwheel.inspect.fatbin import read_fatbin
-from torchwheel.inspect.window import CpuTime, Window
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect import packing
+from torchwheel_runtime.inspect.cuda import read_cuda_code
+from torchwheel_runtime.inspect.elf import GpuCode
+from torchwheel_runtime.inspect.fatbin import read_fatbin
+from torchwheel_runtime.inspect.window import CpuTime, WheelError, Window
 from wheelmaker import stable, wheel_around
 
 OUTPUTS = Path(__file__).parent / "outputs"
 KERNELS = ("_Z3onePf", "_Z3twoPf")
 RIGHT = fatbin(module(cubin()), module(ptx(), kind=1))
-ZSTD, LZ4 = 0x8011, 0x2011
+ZSTD = 0x8011
 
 
 def modules(section: bytes) -> tuple[GpuCode, ...]:
@@ -105,14 +104,6 @@ def test_any_change_is_modules_or_one_error(data: st.DataObject) -> None:
         bent[data.draw(st.integers(0, len(bent) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(WheelError):
         modules(bytes(bent[: data.draw(st.integers(0, len(bent)))]))
-
-
-def lz4_literals(data: bytes) -> bytes:
-    """A block of literal bytes alone."""
-    count, more = len(data) - 15, b""
-    while count >= 255:
-        more, count = more + b"\xff", count - 255
-    return b"\xf0" + more + bytes([count]) + data
 
 
 @given(st.binary(min_size=15, max_size=2000), st.integers(1, 40), st.integers(0, 600))

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from elfmaker import cubin, fatbin, linked, module
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import WheelError
 from torchwheel.inspect.inspection import inspect, inspect_package, inspect_wheel
 from torchwheel.inspect.library_facts import GpuRuntime, find_runtimes
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.inspect.window import WheelError
 from wheelmaker import make_wheel
 
 TAG = "cp312-cp312-manylinux_2_28_x86_64"
@@ -37,10 +37,10 @@ def wheel(folder: Path, **changes: object) -> Path:
 def test_facts_of_a_wheel(tmp_path: Path) -> None:
     found = inspect(str(wheel(tmp_path)))
     assert found.named is not None
-    assert (found.kind, str(found.named.version), found.record_fault) == (
+    assert (found.kind, str(found.named.version), found.faults) == (
         "wheel",
         "1.0.0+cu126",
-        "",
+        {},
     )
     assert [library.name for library in found.grafted] == ["demo.libs/libx-0a1b2c3d.so.1"]
     library = found.libraries[0]
@@ -136,7 +136,7 @@ def test_a_fault_is_a_fact(
     tmp_path: Path, changes: dict[str, object], field: str, says: str
 ) -> None:
     found = inspect(str(wheel(tmp_path, **changes)))
-    assert says in getattr(found, f"{field}_fault")
+    assert says in found.faults[field]
     assert found.libraries[0].targets
 
 

@@ -7,28 +7,29 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from elfmaker import code_object, cubin, cuda_library, fatbin, hip_library, make_bundle, module, ptx
-from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.fatbin import kernel_count, read_fatbin
-from torchwheel.inspect.targets import SMALL, GpuTarget, read_targets
-from torchwheel.inspect.window import CpuTime, Window
+from elfmaker import (
+    LZ4,
+    code_object,
+    cubin,
+    cuda_library,
+    fatbin,
+    hip_library,
+    lz4_literals,
+    make_bundle,
+    module,
+    ptx,
+)
+from torchwheel.inspect.library_facts import SMALL, GpuTarget, read_targets
+from torchwheel_runtime.inspect.fatbin import kernel_count, read_fatbin
+from torchwheel_runtime.inspect.window import CpuTime, WheelError, Window
 
 OUTPUTS = Path(__file__).parent / "outputs"
-LZ4 = 0x2011
 
 
 def targets(folder: Path, library: bytes) -> tuple[GpuTarget, ...]:
     path = folder / "demo.so"
     path.write_bytes(library)
     return read_targets(path, CpuTime())
-
-
-def lz4(data: bytes) -> bytes:
-    """A block of literal bytes alone."""
-    count, more = len(data) - 15, b""
-    while count >= 255:
-        more, count = more + b"\xff", count - 255
-    return b"\xf0" + more + bytes([count]) + data
 
 
 @pytest.mark.parametrize("file", ["plain_13.0", "zstd_13.0", "lz4_12.4"])
@@ -63,10 +64,10 @@ def test_both_backends(tmp_path: Path) -> None:
 
 def test_a_large_lz4_module_is_not_unpacked(tmp_path: Path) -> None:
     code = cubin(80) + bytes(SMALL)
-    right = module(lz4(code), 80, kind=2, size=len(code), flags=LZ4)
+    right = module(lz4_literals(code), 80, kind=2, size=len(code), flags=LZ4)
     (found,) = targets(tmp_path, cuda_library(fatbin(right)))
     assert (found.kernels, found.is_code, found.packings) == (None, True, ("lz4",))
-    wrong = module(lz4(code), 90, kind=2, size=len(code), flags=LZ4)
+    wrong = module(lz4_literals(code), 90, kind=2, size=len(code), flags=LZ4)
     with pytest.raises(WheelError, match=r"machine code for sm_80; its header says sm_90"):
         targets(tmp_path, cuda_library(fatbin(wrong)))
 

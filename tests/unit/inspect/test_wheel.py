@@ -14,9 +14,16 @@ from packaging.version import Version
 
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.inspect import budgets
-from torchwheel.inspect.archive import WheelError
-from torchwheel.inspect.wheel import OpenWheel, open_wheel, parse_file_name, read_wheel
+from torchwheel.inspect.wheel import (
+    OpenWheel,
+    open_wheel,
+    parse_file_name,
+    read_bundled,
+    read_wheel,
+)
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect import budgets
+from torchwheel_runtime.inspect.window import WheelError
 from wheelmaker import PURE, make_wheel, metadata
 
 INFO = "demo-1.0.0.dist-info"
@@ -229,3 +236,34 @@ def test_a_field_that_newer_rules_refuse_stops_no_reader(tmp_path: Path) -> None
     failed = [result for result in run_gates(wheel.path, Limits(64)) if not result.ok]
     assert [result.name for result in failed] == ["metadata"]
     assert "license-file introduced in metadata version 2.4" in failed[0].says
+
+
+def test_a_bundled_wheel_is_pure(tmp_path: Path) -> None:
+    assert read_bundled(make_wheel(tmp_path, claims=None)).name == "demo"
+
+
+@pytest.mark.parametrize(
+    ("wheel", "says"),
+    [
+        ({"tag": "cp312-none-any"}, "has the tag py3-none-any; got cp312-none-any"),
+        ({"tag": "py2.py3-none-any"}, "has the tag py3-none-any; got py2-none-any py3-none-any"),
+        ({"tag": "py3-none-manylinux_2_28_x86_64"}, "got py3-none-manylinux_2_28_x86_64"),
+        (
+            {"files": {"demo/__init__.py": b"", "demo/data.bin": b"\x7fELF and so on"}},
+            "is pure Python, but demo/data.bin is machine code",
+        ),
+        ({"bend_record": lambda text: text.replace("sha256=", "sha256=A")}, "RECORD's hash"),
+    ],
+)
+def test_what_is_no_bundled_wheel_is_refused(tmp_path: Path, wheel: dict, says: str) -> None:
+    with pytest.raises(TorchwheelError) as caught:
+        read_bundled(make_wheel(tmp_path, claims=None, **wheel))
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_tag_that_only_the_file_name_has_is_refused(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, claims=None, tag="cp312-none-any")
+    renamed = wheel.rename(tmp_path / "demo-1.0.0-py3-none-any.whl")
+    with pytest.raises(TorchwheelError, match="got cp312-none-any"):
+        read_bundled(renamed)

@@ -9,15 +9,15 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import parse_wheel_filename
 
 import wheelmaker
-from torchwheel.arch.devices import Gpu
-from torchwheel.arch.model import parse
-from torchwheel.fetch import Answer
 from torchwheel.index.note import KEY, IndexNote, needs_of_claims, note_json
-from torchwheel.install.choose import Accepted, Judgement, judge
+from torchwheel.install.choose import Judgement, judge
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import OfferedWheel, needs_of_name
-from torchwheel.machine.facts import Driver, Torch
 from torchwheel.toolkit.project_page import JSON
+from torchwheel_runtime.arch.devices import Driver, Gpu
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.fetch import Answer
+from torchwheel_runtime.machine.facts import Torch
 
 SITE = Path("/venv/lib/python3.12/site-packages")
 ANY = SpecifierSet()
@@ -80,7 +80,7 @@ def described(version: str, claims: Any, tag: str = "py3-none", **changes: Any) 
 
 def rules(judgement: Judgement) -> list[str]:
     """The rules that a wheel does not hold; none if it fits."""
-    return [] if isinstance(judgement, Accepted) else [one.rule for one in judgement.reasons]
+    return [one.rule for one in judgement.reasons]
 
 
 def judged(one: OfferedWheel, here: TargetEnvironment = ENVIRONMENT, wanted: str = "") -> list[str]:

@@ -9,10 +9,10 @@ from install_cases import Pages, candidate
 from packaging.version import Version
 
 import signing
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import sha256
 from torchwheel.install.attestation import Trust, verify_signature
-from torchwheel.json_files import MalformedError
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import sha256
+from torchwheel_runtime.json_files import MalformedError
 
 JOB = signing.Job(
     "https://github.com/owner/demo",

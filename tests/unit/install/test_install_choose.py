@@ -10,13 +10,12 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 import wheelmaker
-from torchwheel.arch.devices import Gpu
-from torchwheel.arch.model import parse
 from torchwheel.index.note import Kernels, WheelNeeds, needs_of_claims
 from torchwheel.inspect.local_version import LocalVersion, read_local_version
-from torchwheel.install.choose import Accepted, best, judge, torch_to_install
+from torchwheel.install.choose import Judgement, best, finding_text, judge, torch_to_install
 from torchwheel.install.page import needs_of_name
-from torchwheel.machine.facts import Driver
+from torchwheel_runtime.arch.devices import Driver, Gpu
+from torchwheel_runtime.arch.model import parse
 
 # Each wheel is accepted, or rejected with every reason; the best of those that fit is taken.
 
@@ -81,7 +80,7 @@ def test_a_version_that_is_named_in_full_may_be_withdrawn_or_a_candidate():
 def test_every_reason_is_named():
     one = candidate("1.0+cu124torch2.6cxx11abiFALSE", "cp310-cp310")
     verdict = judge(one, ENVIRONMENT, SpecifierSet(">=2"))
-    assert [str(reason) for reason in verdict.reasons] == [
+    assert [finding_text(reason) for reason in verdict.reasons] == [
         "version: expected >=2; found 1.0+cu124torch2.6cxx11abifalse",
         "python: expected cp310-cp310; found CPython 3.12.3",
         "torch: expected torch==2.6.*; found torch 2.11.0+cu130",
@@ -140,8 +139,9 @@ def test_a_gpu_without_code_is_a_note_if_another_has_code():
     old = Gpu(1, "Tesla P100", parse("6.0"))
     here = dataclasses.replace(ENVIRONMENT, gpus=(*ENVIRONMENT.gpus, old))
     verdict = judge(STABLE, here, ANY)
-    assert isinstance(verdict, Accepted)
-    assert verdict.notes == ("archs: expected code for GPU 1 (Tesla P100, 6.0); found 8.0 9.0",)
+    assert verdict.reasons == ()
+    says = "archs: expected code for GPU 1 (Tesla P100, 6.0); found 8.0 9.0"
+    assert [finding_text(note) for note in verdict.notes] == [says]
 
 
 def test_without_gpus_the_torch_decides():
@@ -161,7 +161,7 @@ def test_without_gpus_the_torch_decides():
     ],
 )
 def test_the_torch_to_install_first(one, torch):
-    assert torch_to_install([Accepted(one, one.needs)]) == torch
+    assert torch_to_install([Judgement(one, one.needs)]) == torch
 
 
 def test_the_needs_of_claims():

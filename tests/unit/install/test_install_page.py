@@ -7,9 +7,9 @@ from install_cases import DIGEST, Pages, document, entry, note
 
 import jsonmutator
 import wheelmaker
-from torchwheel.errors import MalformedError, TorchwheelError
 from torchwheel.index.note import needs_of_claims
 from torchwheel.install.page import find_page
+from torchwheel_runtime.errors import MalformedError, TorchwheelError
 
 INDEX = "https://host/index"
 HERE = f"{INDEX}/demo/"
@@ -20,7 +20,7 @@ LONG = ">=" + 5000 * "9"
 
 
 def candidates(text: str):
-    return find_page(INDEX, "demo", Pages({HERE: text})).candidates
+    return find_page(INDEX, "demo", Pages({HERE: text}))[1]
 
 
 def test_the_note_of_our_index_is_believed_before_the_name():
@@ -134,11 +134,11 @@ def test_html_that_the_parser_takes_for_impossible_is_one_line():
 
 def test_where_a_page_is_looked_for():
     root = Pages({f"{INDEX}/all/demo/index.json": document(entry(FILE, url=FILE))})
-    page = find_page(f"{INDEX}/", "demo", root)
-    assert page.candidates[0].url == f"{INDEX}/all/demo/{FILE}"
+    _, (wheel,) = find_page(f"{INDEX}/", "demo", root)
+    assert wheel.url == f"{INDEX}/all/demo/{FILE}"
     # A plain host: the document lies beside the page.
     plain = Pages({HERE: "<a>", f"{HERE}index.json": document(entry(FILE, url=FILE))})
-    assert len(find_page(INDEX, "demo", plain).candidates) == 1
+    assert len(find_page(INDEX, "demo", plain)[1]) == 1
     assert find_page(INDEX, "demo", Pages({})) is None
 
 

@@ -9,11 +9,12 @@ from install_cases import ENVIRONMENT, Pages, bundles, document, entry, environm
 from packaging.requirements import Requirement
 
 import wheelmaker
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import own_temporary_files
-from torchwheel.install.metadata import read_metadata
+from torchwheel.install.choose import finding_text
+from torchwheel.install.contents import read_metadata
 from torchwheel.install.plan import Trust, choose, parse_wanted, plan
 from torchwheel.install.report import no_torch, none_fits, ranking_json, ranking_text
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import own_temporary_files
 
 INDEX = "https://host/index"
 STABLE = wheelmaker.stable(archs=("9.0",))
@@ -76,9 +77,9 @@ def test_requirements_come_from_the_index_or_are_left_to_pip(index):
 @pytest.mark.parametrize(
     ("requires", "named"),
     [
-        ("torchwheel>=0.1", ()),
+        ("torchwheel-runtime>=0.1", ()),
         ("Torch_Wheel>=0.1", ("torch-wheel",)),
-        ("helper", ("torchwheel", "Helper")),
+        ("helper", ("torchwheel-runtime", "Helper")),
         ("helper @ https://evil/helper-1-py3-none-any.whl", ("helper",)),
     ],
 )
@@ -129,8 +130,9 @@ def test_metadata_names_the_torch_that_a_name_does_not(index, metadata):
         assert index.plan().downloads[0].path.name.startswith("demo-1.0-")
         ranking = choose(INDEX, Requirement("demo"), ENVIRONMENT, index.fetch)
         (rejected,) = ranking.rejected
-        says = "torch: expected torch==2.12.*; found torch 2.11.0+cu130"
-        assert str(rejected.reasons[0]) == says
+        assert finding_text(rejected.reasons[0]) == (
+            "torch: expected torch==2.12.*; found torch 2.11.0+cu130"
+        )
     else:
         with pytest.raises(TorchwheelError, match=r"torch: expected torch==2.12.\*; found torch"):
             index.plan()
@@ -210,4 +212,4 @@ def test_the_report_says_what_is_taken_and_why_not_the_others(index):
 def test_claims_of_the_file_are_read(index, tmp_path):
     index.add(version="1.0+cu130", tag=TAG)
     (download,) = index.plan().downloads
-    assert read_metadata(download.path, download.wheel.candidate).claims == STABLE
+    assert read_metadata(download.path, download.wheel).claims == STABLE

@@ -3,7 +3,7 @@ import tempfile
 import pytest
 
 from jitmaker import Builds, Told, make_library, wanted
-from torchwheel import files
+from torchwheel_runtime import files
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 
 from jitmaker import Builds, CachedLibrary, Told, find_library, library_of, make_library, wanted
 from torchwheel.cli import main
-from torchwheel.jit.folder import jit_folder
-from torchwheel.jit.store import list_items, prune_cache
-from torchwheel.lock import fail_if_busy, hold_lock
+from torchwheel_runtime.jit.lookup import jit_folder
+from torchwheel_runtime.jit.store import list_items, prune_cache
+from torchwheel_runtime.lock import fail_if_busy, hold_lock
 
 # What goes and what stays.
 

@@ -1,7 +1,6 @@
 """The key, the entry and the sources of a library of the JIT cache."""
 
 import dataclasses
-import json
 import os
 from pathlib import Path
 
@@ -9,11 +8,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.jit import key as keys
-from torchwheel.jit.content import SourceFiles, read_sources, write_sources
-from torchwheel.jit.entry import CacheEntry, dump_entry, load_entry
-from torchwheel.jit.key import BuildFacts, make_key, strip_folders
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.jit import key as keys
+from torchwheel_runtime.jit.key import BuildFacts, make_key, strip_folders
+from torchwheel_runtime.jit.make import SourceFiles, read_sources, write_sources
 
 # One content, one key, wherever it lies; any change, another key.
 
@@ -144,53 +142,6 @@ def test_only_a_whole_folder_name_at_a_paths_beginning_is_one():
 def test_no_word_is_lost(words, place):
     (found,) = strip_folders([words], {"source": place})
     assert tuple(word.replace("\0source\0", str(place)) for word in found) == tuple(words)
-
-
-# An entry's file is read as it was written, or is a ValueError.
-
-
-ENTRY = CacheEntry(
-    "0f" * 16, "ext.scale", ("9.0", "12.0+PTX"), "CUDA 13.0", "2.13", "a.so", 3, "ab"
-)
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=5,
-)
-
-
-@given(st.builds(CacheEntry, file=st.just("a.so"), size=st.integers(0, 10**17)))
-def test_what_was_written_is_read(entry):
-    assert load_entry(dump_entry(entry).encode()) == entry
-
-
-@given(st.sampled_from([field.name for field in dataclasses.fields(CacheEntry)]), JSON)
-def test_a_field_is_of_its_kind_or_a_value_error(name, value):
-    malformed = {**json.loads(dump_entry(ENTRY)), name: value}
-    try:
-        entry = load_entry(json.dumps(malformed).encode())
-    except ValueError:
-        return
-    again = json.loads(dump_entry(entry))
-    assert again == malformed
-    assert type(again[name]) is type(value)
-
-
-@pytest.mark.parametrize(
-    "file", ["", ".", "..", "/etc/passwd", "../a.so", "a/b.so", "a\0", "\ud800"]
-)
-def test_a_file_that_is_not_beside_it_is_a_value_error(file):
-    text = dump_entry(dataclasses.replace(ENTRY, file=file))
-    with pytest.raises(ValueError, match=r"file: expected (the name of a file|text), found"):
-        load_entry(text.encode())
-
-
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(CacheEntry)])
-def test_a_missing_field_is_a_value_error(name):
-    malformed = json.loads(dump_entry(ENTRY))
-    del malformed[name]
-    with pytest.raises(ValueError, match=f'expected key "{name}", found none'):
-        load_entry(json.dumps(malformed).encode())
 
 
 # Files are read once and laid out so that a build goes by what they hold, not by their times.

@@ -14,10 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jitmaker import Builds, CachedLibrary, Told, find_library, library_of, make_library, wanted
-from torchwheel.files import discard
-from torchwheel.jit import lookup as verified_module
-from torchwheel.jit.lookup import CorruptError, open_verified
-from torchwheel.lock import fail_if_busy, hold_lock
+from torchwheel_runtime.errors import MalformedError
+from torchwheel_runtime.files import discard
+from torchwheel_runtime.jit import lookup as verified_module
+from torchwheel_runtime.jit.lookup import CorruptError, open_verified
+from torchwheel_runtime.lock import fail_if_busy, hold_lock
 
 KEY = wanted().key
 
@@ -244,21 +245,20 @@ def test_a_lookup_imports_the_standard_library_alone():
     code = """
         import sys
         before = set(sys.modules)
-        import torchwheel.jit.lookup, torchwheel.jit.folder, torchwheel.jit.key
-        import torchwheel.jit.content
-        torchwheel.jit.folder.jit_folder()
+        import torchwheel_runtime.jit.lookup
+        torchwheel_runtime.jit.lookup.jit_folder()
         tops = {name.partition(".")[0] for name in set(sys.modules) - before}
         print(*sorted(tops - set(sys.stdlib_module_names)))
     """
     command = [sys.executable, "-c", textwrap.dedent(code)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["torchwheel"]
+    assert done.stdout.split() == ["torchwheel_runtime"]
 
 
 def test_what_is_removed_while_it_is_read_is_absent_and_not_corrupt(folder, library, monkeypatch):
-    def read_too_late(data):
+    def read_too_late(*_):
         discard(library.parent)
-        raise ValueError("half of it")
+        raise MalformedError("x", "half of it")
 
-    monkeypatch.setattr(verified_module.entries, "load_entry", read_too_late)
+    monkeypatch.setattr(verified_module, "parse_json", read_too_late)
     assert find_library(folder, KEY) == CachedLibrary()

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from jitmaker import Builds, Told, find_library, library_of, make_library, wanted
-from torchwheel.errors import TorchwheelError, UsageError, program_error
-from torchwheel.files import private_folder
-from torchwheel.jit import make as making
-from torchwheel.jit.content import SourceFiles
-from torchwheel.jit.lookup import open_verified
+from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
+from torchwheel_runtime.files import private_folder
+from torchwheel_runtime.jit import make as making
+from torchwheel_runtime.jit.lookup import open_verified
+from torchwheel_runtime.jit.make import SourceFiles
 
 
 def everything(folder):
@@ -324,7 +324,7 @@ def test_a_file_system_without_locks_is_as_good_as_one_that_cannot_be_written(
 def test_a_private_folder_of_a_killed_process_goes_with_the_next_one(tmp_path):
     code = """
 import os, signal, sys
-from torchwheel.files import private_folder
+from torchwheel_runtime.files import private_folder
 (private_folder() / "built.so").touch()
 if sys.argv[1] == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
@@ -343,7 +343,7 @@ def test_a_private_folder_that_is_gone_is_made_again(temporary):
 def test_a_private_folder_goes_with_its_process_and_not_with_its_children(tmp_path):
     code = """
 import os, sys
-from torchwheel.files import private_folder
+from torchwheel_runtime.files import private_folder
 folder = private_folder()
 assert private_folder() == folder
 child = os.fork()

@@ -5,16 +5,15 @@ import pytest
 from toolkit_folders import cuda, wheels
 
 from programmaker import program
-from torchwheel.errors import TorchwheelError
-from torchwheel.machine import probe, toolkits
-from torchwheel.machine.facts import InstalledToolkit, Unanswered
-from torchwheel.machine.toolkits import (
-    ToolkitParts,
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.machine import probe, toolkits
+from torchwheel_runtime.machine.facts import Absent, InstalledToolkit
+from torchwheel_runtime.machine.toolkits import (
     find_toolkits,
+    inspect_cuda,
     pip_install_command,
-    toolkit_parts,
 )
-from torchwheel.toolkit.provide import locate_system
+from torchwheel_runtime.toolkit.provision import locate_system
 
 PLATFORM = probe.platform_tag()
 HIP = "#define HIP_VERSION_MAJOR 6\n#define HIP_VERSION_MINOR 4\n"
@@ -34,6 +33,11 @@ def found(tmp_path, monkeypatch):
         ]
 
     return find
+
+
+def inspected(root: Path) -> tuple[str, str | None, str | None]:
+    toolkit = inspect_cuda(root, "")
+    return toolkit.release, toolkit.problem, toolkit.fix
 
 
 def cached(tmp_path: Path, release: str) -> Path:
@@ -116,17 +120,17 @@ def test_a_script_that_says_nothing_is_no_toolkit(found, tmp_path):
 def test_mixed_wheels_are_named_and_mended_by_pip(tmp_path, mixed, named, wheel):
     root = wheels(tmp_path, **mixed)
     fix = f"`pip install 'nvidia-{wheel}==13.0.88'`"
-    assert toolkit_parts(root) == ToolkitParts("13.0", f"a mixed toolkit: {named}", fix)
+    assert inspected(root) == ("13.0", f"a mixed toolkit: {named}", fix)
 
 
 def test_a_mixed_toolkit_that_is_no_wheels_is_to_be_installed_again(tmp_path):
-    found = toolkit_parts(cuda(tmp_path, ptxas="12.9.86"))
+    found = inspect_cuda(cuda(tmp_path, ptxas="12.9.86"), "")
     assert found.problem == "a mixed toolkit: nvcc 13.0.88, ptxas 12.9.86, nvvm 13.0.88"
     assert found.fix == "install this toolkit again, or set CUDA_HOME to another"
 
 
 def test_patch_releases_of_one_minor_are_one_compiler(tmp_path):
-    assert toolkit_parts(cuda(tmp_path, nvcc="12.4.99", nvvm="12.4.131")) == ToolkitParts("12.4")
+    assert inspected(cuda(tmp_path, nvcc="12.4.99", nvvm="12.4.131")) == ("12.4", None, None)
 
 
 @pytest.mark.parametrize(
@@ -144,9 +148,7 @@ def test_a_missing_part_is_named_with_its_wheel(tmp_path, missing, pin):
     root = wheels(tmp_path)
     (file,) = (path for path in root.rglob("*") if str(path).endswith(missing))
     file.unlink()
-    assert toolkit_parts(root) == ToolkitParts(
-        "13.0", f"it has no {missing}", f"`pip install '{pin}'`"
-    )
+    assert inspected(root) == ("13.0", f"it has no {missing}", f"`pip install '{pin}'`")
 
 
 def test_a_toolkit_laid_out_for_targets_is_whole(tmp_path):
@@ -155,26 +157,26 @@ def test_a_toolkit_laid_out_for_targets_is_whole(tmp_path):
     for name in ("include", "lib64"):
         target = root / "targets/x86_64-linux" / name.removesuffix("64")
         (root / name).rename(target)
-    assert toolkit_parts(root) == ToolkitParts("13.0")
+    assert inspected(root) == ("13.0", None, None)
 
 
 def test_tools_that_fail_tell_why(tmp_path):
     root = cuda(tmp_path)
     program(root / "nvvm/bin/cicc", "echo 'cannot open libc'; exit 1")
-    assert toolkit_parts(root).problem == "cannot open libc"
+    assert inspect_cuda(root, "").problem == "cannot open libc"
     program(root / "nvvm/bin/cicc", "exit 0")
-    assert toolkit_parts(root).problem == "cicc makes no PTX"
+    assert inspect_cuda(root, "").problem == "cicc makes no PTX"
     program(root / "bin/ptxas", "echo 1.0")
-    assert toolkit_parts(root).problem == "ptxas names no release of CUDA"
+    assert inspect_cuda(root, "").problem == "ptxas names no release of CUDA"
     (root / "bin/nvcc").write_text("no program")
-    assert toolkit_parts(root).problem == "nvcc does not start: Exec format error"
+    assert inspect_cuda(root, "").problem == "nvcc does not start: Exec format error"
     (root / "bin/nvcc").chmod(0o644)
-    assert toolkit_parts(root).problem == "nvcc does not start: Permission denied"
+    assert inspect_cuda(root, "").problem == "nvcc does not start: Permission denied"
 
 
 def test_without_a_temporary_folder_a_toolkit_is_not_known_to_be_whole(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
-    problem = toolkit_parts(cuda(tmp_path)).problem
+    problem = inspect_cuda(cuda(tmp_path), "").problem
     assert problem.startswith("cicc was not tried, for want of a temporary folder: No such file")
 
 
@@ -194,8 +196,8 @@ def test_a_cache_that_no_path_leads_to_has_no_toolkit(found, tmp_path, name):
 
 def test_a_tool_that_hangs_is_not_waited_for(tmp_path):
     slow = program(tmp_path / "slow", "sleep 60")
-    assert probe.program_output([str(slow)], seconds=0.2) == Unanswered(
-        "slow gave no answer in 0 s"
+    assert probe.program_output([str(slow)], seconds=0.2) == Absent(
+        "slow gave no answer in 0 s", problem="slow gave no answer in 0 s"
     )
 
 

@@ -8,9 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.machine.facts import Absent, Torch, Unanswered
-from torchwheel.machine.torch import find_torch, import_problem, read_torch, string_constants
-from torchwheel.versions import hip_version, minor_version, tool_version, version_numbers
+from torchwheel_runtime.machine.facts import Absent, Torch
+from torchwheel_runtime.machine.torch import (
+    find_torch,
+    import_problem,
+    read_torch,
+    string_constants,
+)
+from torchwheel_runtime.versions import hip_version, minor_version, tool_version, version_numbers
 
 # As the wheels of 2.11.0+cu130 and 2.9.1+rocm6.4 have it, and a build from source.
 CUDA = """from typing import Optional
@@ -125,7 +130,7 @@ def test_a_torch_that_hangs_is_not_waited_for(installed, monkeypatch):
     (folder / "__init__.py").write_text("import time; time.sleep(60)")
     name = Path(sys.executable).name
     problem = import_problem(1)
-    assert isinstance(problem, Unanswered)
+    assert problem.problem
     assert str(problem) == f"torch cannot be imported: {name} gave no answer in 1 s"
     assert "python -c 'import torch'" in problem.fix
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from torchwheel.cli import main
-from torchwheel.errors import UsageError
 from torchwheel.matrix.gitlab import gitlab_text
 from torchwheel.matrix.kernel_builds import compiled_variants, select_kernels
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.render import matrix_text
 from torchwheel.matrix.sections import schema_text
 from torchwheel.matrix.variants import resolve, select
-from torchwheel.shards import parse_shard
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.shards import parse_shard
 
 ROOT = Path(__file__).parents[3]
 MATRICES = {"ours": ROOT / "matrix.yaml", "full": Path(__file__).parent / "full.yaml"}

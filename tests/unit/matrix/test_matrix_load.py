@@ -5,16 +5,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from torchwheel.arch import model as arch
-from torchwheel.arch.toolkit_releases import archs_by_release
-from torchwheel.errors import UsageError
-from torchwheel.matrix import torch_releases
 from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.forms import _requirement
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import resolve, select
-from torchwheel.versions import is_specifier, version_numbers
+from torchwheel_runtime.arch import model as arch
+from torchwheel_runtime.arch.releases import archs_by_release, torch_releases
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.versions import is_specifier, version_numbers
 
 HERE = Path(__file__).parent
 GOOD = (HERE / "good.yaml").read_text()
@@ -201,7 +200,7 @@ def test_releases_stand_in_order():
     for releases in (
         archs_by_release("cuda"),
         archs_by_release("rocm"),
-        torch_releases.torch_releases(),
+        torch_releases(),
     ):
         assert list(releases) == sorted(releases, key=version_numbers)
 
@@ -214,9 +213,7 @@ def test_what_cuda_13_dropped_and_gained():
 
 
 def test_cuda_majors_of_torch():
-    majors = {
-        minor: known.majors("cuda") for minor, known in torch_releases.torch_releases().items()
-    }
+    majors = {minor: known.majors("cuda") for minor, known in torch_releases().items()}
     assert majors["2.6"] == (11, 12)
     assert majors["2.8"] == (12,)
     assert majors["2.9"] == (12, 13)

@@ -10,11 +10,11 @@ from unittest import mock
 import pytest
 from packaging.requirements import Requirement
 
-from torchwheel import pip
-from torchwheel.errors import TorchwheelError
 from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.own_build import _install
 from torchwheel.sdist.request import SdistRequest, check_request
+from torchwheel_runtime import pip
+from torchwheel_runtime.errors import TorchwheelError
 
 PYPROJECT = """
 [build-system]
@@ -143,7 +143,7 @@ def test_no_foreign_text_is_an_option_of_pip_or_uv(tmp_path, text):
     request = SdistRequest(tmp_path / "demo", tmp_path, requires=(text,))
     with pytest.raises(TorchwheelError, match=r"--with .*: a requirement expected"):
         check_request(request)
-    with mock.patch("torchwheel.process.run", side_effect=AssertionError("it was run")):
+    with mock.patch("torchwheel_runtime.process.run", side_effect=AssertionError("it was run")):
         with pytest.raises(TorchwheelError, match=r"^x: expected requirements"):
             pip.pip_install(Path("python"), [text], offline=False, doing="x")
         with pytest.raises(TorchwheelError, match="build requirements: expected requirements"):

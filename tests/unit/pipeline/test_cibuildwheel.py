@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.console import Quiet
 from torchwheel.image.build import BuiltImage
 from torchwheel.image.engine import Engine
 from torchwheel.matrix.load import load, parse
@@ -15,6 +14,7 @@ from torchwheel.matrix.variants import resolve
 from torchwheel.pipeline import container_options, own_build
 from torchwheel.pipeline.cibuildwheel import ContainerOptions, options_toml, settings
 from torchwheel.pipeline.inputs import Run
+from torchwheel_runtime.console import Quiet
 
 ROOT = Path(__file__).parents[3]
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
 from torchwheel.image.build import BuiltImage
 from torchwheel.image.engine import Engine
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
 from torchwheel.pipeline import in_container
 from torchwheel.pipeline.inputs import Run
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
 
 ROOT = Path(__file__).parents[3]
 

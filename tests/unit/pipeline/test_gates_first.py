@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
 from torchwheel.image.build import BuiltImage
 from torchwheel.image.engine import Engine
 from torchwheel.matrix.load import load
@@ -19,6 +17,8 @@ from torchwheel.pipeline.on_host import Host
 from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.universal import Assembler
 from torchwheel.smoke.record import MachineRecord, SmokeRecord, TestReport
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
 from wheelmaker import make_wheel
 
 MATRIX = load(Path("matrix.yaml"))

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from loopback import serving
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
 from torchwheel.sdist.request import find_source
 from torchwheel.toolkit import sdists
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
 
 DATA = b"the sdist"
 DIGEST = hashlib.sha256(DATA).hexdigest()

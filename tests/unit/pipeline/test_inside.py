@@ -42,9 +42,9 @@ def test_the_tests_see_what_was_installed_and_not_the_torchwheel_of_the_steps(
     [
         # The environment of the tests has only what the wheel requires: torch and torch-scatter
         # require no packaging.
-        ("torchwheel.pipeline.inside", {"torchwheel"}),
+        ("torchwheel.pipeline.inside", {"torchwheel", "torchwheel_runtime"}),
         # `finish` imports it, in the environment of the build.
-        ("torchwheel.pipeline.repair", {"torchwheel", "packaging"}),
+        ("torchwheel.pipeline.repair", {"torchwheel", "torchwheel_runtime", "packaging"}),
     ],
 )
 def test_the_steps_import_only_packages_that_a_container_has(module, allowed):

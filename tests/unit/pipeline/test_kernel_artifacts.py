@@ -10,9 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.builder.objects import CompiledObject
-from torchwheel.console import Quiet
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel.image.build import BuiltImage
 from torchwheel.image.engine import Engine
 from torchwheel.matrix.kernel_builds import select_kernels
@@ -33,7 +30,10 @@ from torchwheel.pipeline.kernel_artifacts import (
     write_manifest,
 )
 from torchwheel.pipeline.variant import built_twice
-from torchwheel.shards import Shard, parse_shard
+from torchwheel_runtime.builder.objects import CompiledObject
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel_runtime.shards import Shard, parse_shard
 
 MATRIX = Path(__file__).parents[1] / "matrix" / "full.yaml"
 INPUTS = KernelInputs(

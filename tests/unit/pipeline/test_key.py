@@ -3,11 +3,11 @@
 import dataclasses
 from pathlib import Path
 
-from torchwheel.builder import recipe
-from torchwheel.console import Quiet
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.inputs import BuildPaths, Run, build_environment, cache_key
+from torchwheel_runtime.builder import recipe
+from torchwheel_runtime.console import Quiet
 
 MATRIX = Path(__file__).parents[1] / "matrix" / "full.yaml"
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from at_work import AtWork
 
-from torchwheel.console import Quiet
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline import on_host
 from torchwheel.pipeline import wheels as wheels_
 from torchwheel.pipeline.inputs import Clock, Run
 from torchwheel.pipeline.schedule import in_order
-from torchwheel.toolkit.host import HostCompiler
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.toolkit.host import HostCompiler
 
 MATRIX = load(Path("matrix.yaml"))
 (UNIVERSAL,) = select(MATRIX, ["universal"])

@@ -8,18 +8,18 @@ import subprocess
 import pytest
 
 from programmaker import program
-from torchwheel.claims import Claims
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
-from torchwheel.json_files import read_json
 from torchwheel.pipeline import container_files, own_build
 from torchwheel.pipeline.own_build import OwnBuildPlan, dump_plan, require_pythons
 from torchwheel.smoke.record import ImportRecord, MachineRecord, TestReport, judge_smoke
 from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel.toolkit import torch_files
-from torchwheel.toolkit.index import IndexedFile
-from torchwheel.toolkit.toolkit_home import HEADER_TIME
 from torchwheel.toolkit.torch_files import TorchFile, torch_file
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.json_files import read_json
+from torchwheel_runtime.toolkit.index import IndexedFile
+from torchwheel_runtime.toolkit.toolkit_home import HEADER_TIME
 from wheelmaker import make_wheel
 
 PLAN = OwnBuildPlan(

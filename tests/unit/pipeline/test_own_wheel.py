@@ -5,11 +5,11 @@ import zipfile
 
 import pytest
 
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
 from torchwheel.pipeline import bundled as module
-from torchwheel.pipeline.bundled import build_bundled, own_wheel
+from torchwheel.pipeline.bundled import build_bundled, own_wheels
 from torchwheel.pipeline.repair import repack_members, wheel_members
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
 from wheelmaker import make_wheel
 
 
@@ -49,20 +49,21 @@ def site(tmp_path, wheel, monkeypatch):
         )
     found = importlib.metadata.Distribution.at(info)
     monkeypatch.setattr(importlib.metadata, "distribution", lambda _: found)
-    monkeypatch.setattr(module, "PACKAGE", folder / "torchwheel")
+    monkeypatch.setattr(module, "PACKAGES", (folder / "torchwheel",))
     return folder
 
 
 def test_an_installed_one_gives_the_bytes_of_its_wheel(site, wheel, tmp_path):
     (tmp_path / "out").mkdir()
-    assert own_wheel(tmp_path / "out").read_bytes() == wheel.read_bytes()
+    (made,) = own_wheels(tmp_path / "out")
+    assert made.read_bytes() == wheel.read_bytes()
 
 
 def test_a_file_that_was_changed_since_is_one_line(site, tmp_path):
     (site / "torchwheel" / "__init__.py").write_text("import os\n")
     (tmp_path / "out").mkdir()
     with pytest.raises(TorchwheelError, match="is not the file that was installed") as caught:
-        own_wheel(tmp_path / "out")
+        own_wheels(tmp_path / "out")
     assert len(str(caught.value).splitlines()) == 1
     assert not list((tmp_path / "out").iterdir())
 

@@ -6,13 +6,13 @@ import tarfile
 
 import pytest
 
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import sha256
 from torchwheel.matrix.load import parse
-from torchwheel.pipeline import project
-from torchwheel.pipeline.project import project_folder
+from torchwheel.pipeline import sources
+from torchwheel.pipeline.sources import project_folder
 from torchwheel.sdist.request import find_source
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import sha256
 
 # It would tell on itself.
 SETUP = "raise SystemExit('setup.py was run')\n"
@@ -139,4 +139,4 @@ def test_a_git_reference_is_fetched_without_gits_own_files(tmp_path):
 
 def test_the_tests_of_an_ordinary_project_are_its_own(tmp_path):
     matrix = parse(MATRIX.format(source="ext", more=""), "matrix.yaml")
-    assert project.tests_folder(matrix, tmp_path, tmp_path / "ext") == tmp_path / "ext" / "tests"
+    assert sources.tests_folder(matrix, tmp_path, tmp_path / "ext") == tmp_path / "ext" / "tests"

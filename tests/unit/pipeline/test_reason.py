@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from torchwheel import process
-from torchwheel.errors import TorchwheelError
+from torchwheel import programs
 from torchwheel.pipeline import container_files, in_container
+from torchwheel_runtime.errors import TorchwheelError
 
 
 def test_an_import_that_fails_is_named_before_the_tests_that_it_broke(tmp_path):
@@ -33,7 +33,7 @@ def test_an_import_that_fails_is_named_before_the_tests_that_it_broke(tmp_path):
 
 
 def test_a_container_that_hangs_is_one_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(process, "SILENCE", 1)
+    monkeypatch.setattr(programs, "SILENCE", 1)
     run = SimpleNamespace(id="one")
     asked = []
     engine = SimpleNamespace(cpu_seconds=lambda of: asked.append(of) or 12.5)

@@ -6,16 +6,16 @@ import sys
 
 import pytest
 
-from torchwheel.files import (
+from torchwheel.pipeline import records
+from torchwheel.pipeline.records import BuildRecord
+from torchwheel.pipeline.sources import source_digest
+from torchwheel_runtime.files import (
     make_folder_atomically,
     remove_leftovers,
     sha256,
     write_atomically,
     write_text,
 )
-from torchwheel.pipeline import records
-from torchwheel.pipeline.records import BuildRecord
-from torchwheel.pipeline.sources import source_digest
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_a_failed_folder_leaves_the_old_one_and_no_other(tmp_path):
 def test_what_killed_writers_left_is_swept_and_nothing_else(tmp_path):
     code = (
         "import os, sys; from pathlib import Path\n"
-        "from torchwheel.files import make_folder_atomically, write_atomically\n"
+        "from torchwheel_runtime.files import make_folder_atomically, write_atomically\n"
         "one = write_atomically(Path(sys.argv[1], 'file')); one.__enter__()\n"
         "two = make_folder_atomically(Path(sys.argv[1], 'folder'))\n"
         "(two.__enter__() / 'x').touch()\n"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from torchwheel.errors import TorchwheelError
 from torchwheel.pipeline.variant import check_same_bytes
+from torchwheel_runtime.errors import TorchwheelError
 from wheelmaker import make_wheel
 
 SOURCE = {"demo/__init__.py": b"answer = 42\n"}

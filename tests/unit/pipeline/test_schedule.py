@@ -9,12 +9,11 @@ from at_work import AtWork
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
 from torchwheel.pipeline import records, schedule, wheels
 from torchwheel.pipeline.container_files import Usage, usage
-from torchwheel.pipeline.records import FOLDER, BuildRecord, WheelsRequest
+from torchwheel.pipeline.records import FOLDER, BuildRecord, Selection
 from torchwheel.pipeline.schedule import (
     build_order,
     chains_of,
@@ -25,6 +24,7 @@ from torchwheel.pipeline.schedule import (
     side_by_side,
     slots,
 )
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 VARIANTS = resolve(load(Path(__file__).parents[1] / "matrix" / "full.yaml"))
 # Two toolkits for each of two torches, and one for a third; two Pythons.
@@ -154,7 +154,7 @@ def test_turns_lose_nothing_and_never_repeat_a_toolkit_while_another_waits(varia
 
 
 def test_the_last_call_is_repeated(tmp_path):
-    request = WheelsRequest(("release",), ("9.0",), container=True)
+    request = Selection(("release",), ("9.0",), container=True)
     records.save_request(tmp_path, request)
     assert records.last_request(tmp_path) == request
 

@@ -2,10 +2,10 @@ import zipfile
 
 import pytest
 
-from torchwheel.claims import LibraryFlags
-from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.pipeline.repair import _metadata, pack, repack, stamp
+from torchwheel_runtime.claims import LibraryFlags
+from torchwheel_runtime.errors import TorchwheelError
 from wheelmaker import stable
 
 CLAIMS = stable(archs=("9.0+PTX",))

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from linkmaker import KEY, LEAVING, STAYING, plant
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.pipeline import sources
 from torchwheel.pipeline.bundled import build_pure
 from torchwheel.pipeline.sources import copy_files, source_digest, source_files, stage
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 ROOT = Path(__file__).parents[3]
 PROGRAMS = """

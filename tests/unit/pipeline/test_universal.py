@@ -9,9 +9,6 @@ from shutil import copy
 
 import pytest
 
-from torchwheel.claims import LibraryFlags
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.image.engine import Engine
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
@@ -29,6 +26,9 @@ from torchwheel.pipeline.universal import (
     merge,
     with_parts_here,
 )
+from torchwheel_runtime.claims import LibraryFlags
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from wheelmaker import make_wheel
 
 MATRIX = load(Path("matrix.yaml"))

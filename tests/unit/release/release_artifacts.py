@@ -9,9 +9,6 @@ from pathlib import Path
 import pytest
 
 from torchwheel.check.gates import GATES
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import sha256, sha256_by_name
 from torchwheel.pipeline import records as build_record
 from torchwheel.pipeline.sources import source_digest
 from torchwheel.release.assemble import assemble
@@ -25,6 +22,9 @@ from torchwheel.smoke.record import (
 )
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
 from torchwheel.smoke.testing import digest_of_tests
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import sha256, sha256_by_name
 from wheelmaker import make_wheel, stable
 
 TAG = "py3-none-manylinux_2_28_x86_64"

@@ -13,9 +13,6 @@ from release_artifacts import CPU, H200, MATRIX, NATIVE, TAG, Artifacts, refused
 
 from torchwheel.check.gates import GATES
 from torchwheel.cli import main
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.files import sha256
 from torchwheel.index.catalogue import read_catalogue
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
@@ -24,6 +21,9 @@ from torchwheel.release import write
 from torchwheel.release.assemble import assemble
 from torchwheel.release.rules import claims_match
 from torchwheel.smoke.record import MachineRecord, TestResult, summarize
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import sha256
 from wheelmaker import make_wheel, stable
 
 CUDA = "demo-1.0.0+cu130-py3-none-manylinux_2_28_x86_64.whl"

@@ -11,9 +11,7 @@ import pytest
 from release_artifacts import CPU, H200, Artifacts, refused, run, smoke_of
 from release_artifacts import NATIVE as NATIVE_WHEEL
 
-from torchwheel.console import Quiet
 from torchwheel.index.catalogue import read_catalogue
-from torchwheel.json_files import read_json
 from torchwheel.matrix.load import load
 from torchwheel.release.assemble import assemble
 from torchwheel.release.rules import every_test_ran
@@ -25,6 +23,8 @@ from torchwheel.smoke.record import (
     TestResult,
     summarize,
 )
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.json_files import read_json
 from wheelmaker import make_wheel
 
 # A release with a bundled package: the same bytes in every artifact, tried with every wheel.

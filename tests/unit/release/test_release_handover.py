@@ -14,8 +14,8 @@ import signing
 from rehearsal.forge import Token
 from rehearsal.toy import forge_with_gh
 from torchwheel.cli import main
-from torchwheel.files import sha256
 from torchwheel.release.write import SUMS
+from torchwheel_runtime.files import sha256
 
 RELEASE = signing.Job(REPOSITORY, ".github/workflows/release.yml", COMMIT)
 PURE = "demo-1.0.0-py3-none-any.whl"

@@ -18,8 +18,6 @@ import signing
 from rehearsal.forge import Token
 from rehearsal.toy import forge_with_gh
 from torchwheel.cli import main
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
 from torchwheel.index.catalogue import read_catalogue, read_catalogues
 from torchwheel.index.contents import index_of
 from torchwheel.index.pages import index_pages
@@ -30,6 +28,8 @@ from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline.inputs import claims_of
 from torchwheel.release.assemble import assemble
 from torchwheel.smoke.record import TestReport
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
 from wheelmaker import make_wheel
 
 # The release of an ordinary project: a wheel for each torch and Python, and no sdist.

@@ -12,11 +12,11 @@ from release_artifacts import MATRIX, NATIVE, Artifacts, commit
 
 import signing
 from torchwheel.cli import main
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.evidence.bundles import open_verifier
-from torchwheel.files import sha256
 from torchwheel.index.catalogue import FILE, read_catalogue
 from torchwheel.release.assemble import Signatures
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.files import sha256
 from wheelmaker import make_wheel
 
 REPOSITORY = "https://github.com/owner/demo"

@@ -22,7 +22,6 @@ from torchwheel.check.audit import Audit
 from torchwheel.check.facts import Fact, Limits, WheelFacts
 from torchwheel.check.gates import GATES, GateResult, judge
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.json_files import read_json
 from torchwheel.pipeline.repair import repack_members, stamp, wheel_members
 from torchwheel.release import artifacts as artifacts_
 from torchwheel.release import rules, sdists
@@ -36,6 +35,7 @@ from torchwheel.smoke.record import (
     TestResult,
     summarize,
 )
+from torchwheel_runtime.json_files import read_json
 from wheelmaker import PURE as PURE_CLAIMS
 from wheelmaker import make_wheel, stable
 
@@ -351,7 +351,7 @@ def test_ptx_of_an_older_arch_runs_on_a_newer_gpu(artifacts):
 
 @pytest.mark.usefixtures("green_gates")
 def test_a_wheel_that_brings_the_runtime_must_say_how_its_operators_ran(artifacts):
-    artifacts.again(NATIVE, **{**WHEEL, "requires": ("torch>=2.11", "torchwheel>=0.1")})
+    artifacts.again(NATIVE, **{**WHEEL, "requires": ("torch>=2.11", "torchwheel-runtime>=0.1")})
     assert refused(artifacts) == [
         f"{NATIVE}: a smoke record does not say how its operators ran on the GPU; {AGAIN}"
     ]

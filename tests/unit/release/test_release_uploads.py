@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from release_artifacts import Artifacts, run
 
-from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.release import uploads
 from torchwheel.release.sdists import Sdist
 from torchwheel.release.uploads import metadata_faults, upload_faults
+from torchwheel_runtime.errors import TorchwheelError
 from wheelmaker import make_wheel
 
 ROOT = Path(__file__).parents[3]

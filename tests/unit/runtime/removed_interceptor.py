@@ -11,7 +11,7 @@ import time
 import torch
 from torch.library import Library
 
-from torchwheel.runtime.first_call import FirstCall
+from torchwheel_runtime.runtime.first_call import FirstCall
 
 LIBC = ctypes.PyDLL(None)  # its functions run with the GIL
 LIBC.malloc.restype = ctypes.c_void_p

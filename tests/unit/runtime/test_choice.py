@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.arch.devices import Gpu
-from torchwheel.arch.model import backend_of, parse
-from torchwheel.arch.runs import runs_on
-from torchwheel.builder.extension import ArchFilter, Operator
-from torchwheel.claims import Part
-from torchwheel.machine.facts import Driver, Torch
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.inputs import claims_of
-from torchwheel.runtime.choice import (
+from torchwheel_runtime.arch.devices import Driver, Gpu
+from torchwheel_runtime.arch.model import backend_of, parse
+from torchwheel_runtime.arch.runs import runs_on
+from torchwheel_runtime.builder.extension import ArchFilter, Operator
+from torchwheel_runtime.claims import Part
+from torchwheel_runtime.machine.facts import Torch
+from torchwheel_runtime.runtime.choice import (
     Installation,
     choose_front_end,
     choose_kernels,

@@ -7,10 +7,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from torchwheel.builder.extension import Extension, Operator  # noqa: E402
-from torchwheel.claims import Claims, Part  # noqa: E402
-from torchwheel.errors import TorchwheelError  # noqa: E402
-from torchwheel.runtime import dlpack  # noqa: E402
+from torchwheel_runtime.builder.extension import Extension, Operator  # noqa: E402
+from torchwheel_runtime.claims import Claims, Part  # noqa: E402
+from torchwheel_runtime.errors import TorchwheelError  # noqa: E402
+from torchwheel_runtime.runtime import front_end  # noqa: E402
 
 EXTENSION = Extension(package="pkg", sources="csrc", operators=(Operator("scale", ("scale.cu",)),))
 FILE = "pkg/_lib/entry_points/dlpack.abi3.so"
@@ -25,20 +25,20 @@ def package(tmp_path, monkeypatch) -> Path:
     library.write_bytes(TEXT)
     part = Part("entry_points", "dlpack", FILE, hashlib.sha256(TEXT).hexdigest())
     claims = Claims("universal", "universal", "2.6", parts=(part,))
-    monkeypatch.setattr(dlpack, "installed_claims", lambda _: claims)
+    monkeypatch.setattr(front_end, "installed_claims", lambda _: claims)
     monkeypatch.setattr(torch.Tensor, "__dlpack_c_exchange_api__", object(), raising=False)
     return tmp_path / "pkg"
 
 
 def test_the_verified_file_is_imported(package):
     with pytest.raises(ImportError, match=r"dlpack\.abi3\.so: "):
-        dlpack.import_entry_points(EXTENSION, package)
+        front_end.import_entry_points(EXTENSION, package)
 
 
 def test_another_file_is_not_imported(package):
     (package.parent / FILE).write_bytes(TEXT + b"x")
     with pytest.raises(TorchwheelError, match="expected the file that was installed"):
-        dlpack.import_entry_points(EXTENSION, package)
+        front_end.import_entry_points(EXTENSION, package)
 
 
 def test_a_module_that_takes_no_kernels_is_refused(package, monkeypatch):
@@ -46,23 +46,23 @@ def test_a_module_that_takes_no_kernels_is_refused(package, monkeypatch):
     (package.parent / FILE).write_bytes(data)
     part = Part("entry_points", "dlpack", FILE, hashlib.sha256(data).hexdigest())
     claims = Claims("universal", "universal", "2.6", parts=(part,))
-    monkeypatch.setattr(dlpack, "installed_claims", lambda _: claims)
+    monkeypatch.setattr(front_end, "installed_claims", lambda _: claims)
     with pytest.raises(TorchwheelError, match="expected a front end that has"):
-        dlpack.import_entry_points(EXTENSION, package)
+        front_end.import_entry_points(EXTENSION, package)
 
 
 def test_a_free_threaded_python_has_none(package, monkeypatch):
-    monkeypatch.setattr(dlpack.sysconfig, "get_config_var", {"Py_GIL_DISABLED": 1}.get)
-    assert dlpack.import_entry_points(EXTENSION, package) is None
+    monkeypatch.setattr(front_end.sysconfig, "get_config_var", {"Py_GIL_DISABLED": 1}.get)
+    assert front_end.import_entry_points(EXTENSION, package) is None
 
 
 def test_a_torch_without_the_exchange_api_has_none(package, monkeypatch):
     monkeypatch.delattr(torch.Tensor, "__dlpack_c_exchange_api__")
     if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
-        assert dlpack.import_entry_points(EXTENSION, package) is None
+        assert front_end.import_entry_points(EXTENSION, package) is None
 
 
 @pytest.mark.parametrize("claims", [None, Claims("cu130-stable", "stable", "2.11")])
 def test_another_wheel_has_none(package, monkeypatch, claims):
-    monkeypatch.setattr(dlpack, "installed_claims", lambda _: claims)
-    assert dlpack.import_entry_points(EXTENSION, package) is None
+    monkeypatch.setattr(front_end, "installed_claims", lambda _: claims)
+    assert front_end.import_entry_points(EXTENSION, package) is None

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from torch.library import Library  # noqa: E402
 
-from torchwheel.runtime.first_call import FirstCall  # noqa: E402
+from torchwheel_runtime.runtime.first_call import FirstCall  # noqa: E402
 
 NUMBERS = itertools.count()
 

@@ -5,9 +5,10 @@ import sys
 
 SCRIPT = """
 import sys
-import torchwheel.runtime.parts
+import torchwheel_runtime.runtime.parts
 heavy = {"packaging", "rich", "filelock", "elftools", "pydantic", "ninja", "subprocess"}
-heavy |= {"torchwheel.toolkit", "torchwheel.machine.toolkits", "torchwheel.arch.lists"}
+heavy |= {"torchwheel", "torchwheel_runtime.toolkit"}
+heavy |= {"torchwheel_runtime.machine.toolkits", "torchwheel_runtime.arch.lists"}
 print(sorted(heavy & set(sys.modules)))
 """
 

@@ -14,9 +14,9 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from torch.library import Library  # noqa: E402
 
-from torchwheel import runtime  # noqa: E402
-from torchwheel.builder import Extension, Module, Operator  # noqa: E402
-from torchwheel.runtime import build, loader, prebuilt  # noqa: E402
+from torchwheel_runtime import runtime  # noqa: E402
+from torchwheel_runtime.builder import Extension, Module, Operator  # noqa: E402
+from torchwheel_runtime.runtime import build, loader, prebuilt  # noqa: E402
 
 NUMBERS = itertools.count()
 

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.arch.model import parse
-from torchwheel.arch.toolkit_releases import ToolkitRelease
-from torchwheel.builder import recipe
-from torchwheel.builder.extension import Extension, Operator
-from torchwheel.builder.flags import Flags, Probe
-from torchwheel.builder.target import DeviceCompiler, Target, TorchHeaders
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError
-from torchwheel.machine.facts import Torch
-from torchwheel.runtime import build
-from torchwheel.runtime.local_target import LocalTarget, download_offer, download_toolkit
-from torchwheel.runtime.mode import may_build, may_load, read_mode
-from torchwheel.toolkit import provide
-from torchwheel.toolkit.cache import cache_path
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.builder import recipe
+from torchwheel_runtime.builder.extension import Extension, Operator
+from torchwheel_runtime.builder.flags import Flags, Probe
+from torchwheel_runtime.builder.target import DeviceCompiler, Target, TorchHeaders
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.machine.facts import Torch
+from torchwheel_runtime.runtime import build
+from torchwheel_runtime.runtime.local_target import LocalTarget, download_offer, download_toolkit
+from torchwheel_runtime.runtime.status import may_build, may_load, read_mode
+from torchwheel_runtime.toolkit import provision
+from torchwheel_runtime.toolkit.cache import cache_path
 
 MODES = ("auto", "prebuilt", "jit", "fallback", "error")
 
@@ -112,13 +112,13 @@ def test_what_cannot_be_had_is_not_offered(cuda):
 
 @pytest.mark.parametrize("environ", [{}, {"TORCHWHEEL_DOWNLOAD": "0"}, {"TORCHWHEEL_DOWNLOAD": ""}])
 def test_nothing_is_downloaded_unasked(environ, monkeypatch):
-    monkeypatch.setattr(provide, "provision_pypi", lambda *_: pytest.fail("it was downloaded"))
+    monkeypatch.setattr(provision, "provision_pypi", lambda *_: pytest.fail("it was downloaded"))
     assert download_toolkit(torch("13.0"), environ, Quiet()) is None
 
 
 def test_what_is_allowed_is_provisioned(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCHWHEEL_CACHE", str(tmp_path))
-    monkeypatch.setattr(provide, "provision_pypi", lambda release, *_: (tmp_path / release, "id"))
+    monkeypatch.setattr(provision, "provision_pypi", lambda release, *_: (tmp_path / release, "id"))
     found = download_toolkit(torch("13.0"), {"TORCHWHEEL_DOWNLOAD": "1"}, Quiet())
     assert found is not None
     assert (found.root, found.release) == (tmp_path / "13.0", "13.0")

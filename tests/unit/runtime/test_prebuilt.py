@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from torchwheel.builder import Extension
-from torchwheel.errors import TorchwheelError
-from torchwheel.files import record_hash
-from torchwheel.runtime import prebuilt
+from torchwheel_runtime.builder import Extension
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.files import record_hash
+from torchwheel_runtime.runtime import prebuilt
 
 EXTENSION = Extension("recorded", "csrc", ())
 BYTES = b"a library" * 100

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from foreign_project import FILES, SETUP, write_foreign_project
 from linkmaker import LEAVING, plant
 from torchwheel.cli import main
-from torchwheel.errors import UsageError
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.wheels import can_build_twice
 from torchwheel.scaffold.adopt import matrix_text, plan, project_files, report, write_files
 from torchwheel.scaffold.foreign import read_project
 from torchwheel.scaffold.new import new_project
+from torchwheel_runtime.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
 NEW = ROOT / "pkg" / "torchwheel" / "scaffold" / "templates" / "new" / "matrix.yaml.in"
@@ -37,13 +37,13 @@ def foreign(tmp_path):
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """Stands for torchwheel's own wheel; only its name and its bytes are used."""
-    path = tmp_path_factory.mktemp("own") / "torchwheel-0.1.0-py3-none-any.whl"
+    path = tmp_path_factory.mktemp("own") / "torchwheel_runtime-0.1.0-py3-none-any.whl"
     path.write_bytes(b"a wheel")
     return path
 
 
 def adopt(folder, wheel, *replace):
-    files = project_files(read_project(folder), ".", wheel)
+    files = project_files(read_project(folder), ".", [wheel])
     planned = plan(folder, files, replace)
     write_files(folder, planned)
     return {one.path: one.action for one in planned}
@@ -112,14 +112,16 @@ def test_the_matrix_resolves_at_once(foreign, wheel):
 def test_what_another_setup_script_gives(tmp_path, old, new, key, value):
     assert old in SETUP
     folder = write_foreign_project(tmp_path / "foreign", setup=SETUP.replace(old, new))
-    matrix = yaml.safe_load(matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl"))
+    matrix = yaml.safe_load(
+        matrix_text(read_project(folder), ".", "torchwheel_runtime-1-py3-none-any.whl")
+    )
     assert matrix["build"][key] == (["packaging"] if value is None else value)
 
 
 def test_archs_under_a_condition_are_all_taken_and_a_person_is_asked(tmp_path):
     later = SETUP.replace('>= Version("12.8")', '>= Version("13.2")')
     folder = write_foreign_project(tmp_path / "foreign", setup=later)
-    text = matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl")
+    text = matrix_text(read_project(folder), ".", "torchwheel_runtime-1-py3-none-any.whl")
     # CUDA 13.0 has no 6.0, whatever the condition says.
     assert yaml.safe_load(text)["toolkits"]["cu130"]["archs"] == ["8.0", "12.0+PTX"]
     asked = (
@@ -134,7 +136,8 @@ def test_abi3_is_one_wheel_for_every_python(tmp_path):
     )
     folder = write_foreign_project(tmp_path / "foreign", setup=api)
     matrix = parse(
-        matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl"), "matrix.yaml"
+        matrix_text(read_project(folder), ".", "torchwheel_runtime-1-py3-none-any.whl"),
+        "matrix.yaml",
     )
     assert {variant.id.rpartition("-")[2] for variant in select(matrix, ["release"])} == {"abi3"}
 
@@ -148,7 +151,9 @@ def test_without_an_arch_of_its_own_the_environment_decides(tmp_path):
         one + " pass" if one.startswith("if torch") else one for one in text.splitlines()
     )
     folder = write_foreign_project(tmp_path / "foreign", setup=text)
-    matrix = yaml.safe_load(matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl"))
+    matrix = yaml.safe_load(
+        matrix_text(read_project(folder), ".", "torchwheel_runtime-1-py3-none-any.whl")
+    )
     assert matrix["build"]["archs_by"] == "environment"
     assert "9.0" in matrix["toolkits"]["cu130"]["archs"]
 
@@ -161,7 +166,7 @@ def test_a_setup_script_that_sets_the_arch_list_has_it_replaced(tmp_path):
     )
     folder = write_foreign_project(tmp_path / "foreign", setup=text)
     project = read_project(folder)
-    matrix = yaml.safe_load(matrix_text(project, ".", "torchwheel-1-py3-none-any.whl"))
+    matrix = yaml.safe_load(matrix_text(project, ".", "torchwheel_runtime-1-py3-none-any.whl"))
     assert matrix["build"]["archs_by"] == "replaced"
     assert "hard-coded: none; the project sets them" in report(project, folder, [])
 
@@ -174,7 +179,7 @@ def cmake(tmp_path):
 
 def test_a_project_of_cmake_is_built_as_a_whole(cmake):
     project = read_project(cmake)
-    text = matrix_text(project, ".", "torchwheel-1-py3-none-any.whl")
+    text = matrix_text(project, ".", "torchwheel_runtime-1-py3-none-any.whl")
     matrix = parse(text, "matrix.yaml")
     assert (project.cmake, project.cuda, project.imports) == (True, True, ("halved",))
     assert matrix.own_build.archs_by == "environment"
@@ -196,7 +201,9 @@ def test_archs_that_cmake_files_set_are_replaced(cmake, line, found):
     file = cmake / "CMakeLists.txt"
     file.write_text(f"{line}\n{file.read_text()}")
     project = read_project(cmake)
-    matrix = parse(matrix_text(project, ".", "torchwheel-1-py3-none-any.whl"), "matrix.yaml")
+    matrix = parse(
+        matrix_text(project, ".", "torchwheel_runtime-1-py3-none-any.whl"), "matrix.yaml"
+    )
     assert matrix.own_build.archs_by == ("replaced" if found else "environment")
     says = f"CMakeLists.txt:1: sets {found}; nvcc gets the matrix's archs instead"
     assert (says in project.todo) == bool(found)
@@ -333,7 +340,7 @@ def test_ignored_wheels_do_not_hide_the_carried_one(foreign, wheel):
 
 def test_a_new_project_gets_the_same_files(foreign, wheel, tmp_path):
     adopt(foreign, wheel)
-    made = new_project("foreign-demo", tmp_path / "new", wheel)
+    made = new_project("foreign-demo", tmp_path / "new", [wheel])
     for name in ("release", "wheels", "smoke", "index"):
         path = f".github/workflows/{name}.yml"
         assert (made / path).read_bytes() == (foreign / path).read_bytes()
@@ -490,7 +497,7 @@ def test_whatever_a_project_says_gives_a_matrix_or_one_line(tmp_path_factory, na
     (folder / "setup.py").write_text(text, encoding="utf-8", errors="replace")
     try:
         matrix = yaml.safe_load(
-            matrix_text(read_project(folder), ".", "torchwheel-1-py3-none-any.whl")
+            matrix_text(read_project(folder), ".", "torchwheel_runtime-1-py3-none-any.whl")
         )
     except UsageError as error:
         lines = str(error).splitlines()

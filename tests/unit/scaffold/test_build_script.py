@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.errors import UsageError
 from torchwheel.scaffold.build_script import LARGEST, read_setup, search_setup
+from torchwheel_runtime.errors import UsageError
 
 HEAD = """\
 import os
@@ -139,6 +139,12 @@ def test_variables_and_what_turns_them_on(line, name, on, forces, guess):
     (found,) = read(f"value = {line}\n").variables
     assert (str(found), found.on, found.forces) == (f"{name} (setup.py:7)", on, forces)
     assert found.is_guess == guess
+
+
+def test_a_variable_that_is_read_twice_is_named_once_with_its_default():
+    twice = read('if "FORCE_CUDA" in os.environ: pass\nos.getenv("FORCE_CUDA", "OFF")\n')
+    (variable,) = twice.variables
+    assert (str(variable), variable.on) == ("FORCE_CUDA (setup.py:7)", "ON")
 
 
 @pytest.mark.parametrize(

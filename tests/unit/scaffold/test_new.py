@@ -6,14 +6,14 @@ import runpy
 
 import pytest
 
-from torchwheel.builder.extension import STABLE_SINCE
-from torchwheel.errors import UsageError
-from torchwheel.files import sha256
 from torchwheel.matrix.load import load
-from torchwheel.matrix.torch_releases import torch_releases
 from torchwheel.matrix.variants import select
 from torchwheel.scaffold.new import new_project, package_name, render_project
-from torchwheel.versions import version_numbers
+from torchwheel_runtime.arch.releases import torch_releases
+from torchwheel_runtime.builder.extension import STABLE_SINCE
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import sha256
+from torchwheel_runtime.versions import version_numbers
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def files(wheel):
-    every = render_project("my-kernels", "my_kernels", wheel)
+    every = render_project("my-kernels", "my_kernels", [wheel])
     return {path: data.decode() for path, data in every.items() if not path.endswith(".whl")}
 
 
@@ -43,7 +43,7 @@ def test_a_name_is_a_package(name, package):
 )
 def test_a_name_that_cannot_be_one_is_one_line(name, tmp_path, wheel):
     with pytest.raises(UsageError) as caught:
-        new_project(name, tmp_path, wheel)
+        new_project(name, tmp_path, [wheel])
     assert len(str(caught.value).splitlines()) == 1
     assert not list(tmp_path.iterdir())
 
@@ -51,12 +51,12 @@ def test_a_name_that_cannot_be_one_is_one_line(name, tmp_path, wheel):
 def test_a_folder_that_is_there_is_left_alone(tmp_path, wheel):
     (tmp_path / "mine").mkdir()
     with pytest.raises(UsageError, match="is there already"):
-        new_project("mine", tmp_path, wheel)
+        new_project("mine", tmp_path, [wheel])
     assert not list((tmp_path / "mine").iterdir())
 
 
 def test_the_matrix_resolves(tmp_path, wheel):
-    folder = new_project("my-kernels", tmp_path, wheel)
+    folder = new_project("my-kernels", tmp_path, [wheel])
     matrix = load(folder / "matrix.yaml")
     assert [variant.id for variant in select(matrix, ["default"])] == ["universal", "pure"]
     assert [variant.id for variant in select(matrix, ["release"])] == [
@@ -66,7 +66,7 @@ def test_the_matrix_resolves(tmp_path, wheel):
 
 
 def test_the_default_wheel_serves_every_torch(tmp_path, wheel):
-    matrix = load(new_project("my-kernels", tmp_path, wheel) / "matrix.yaml")
+    matrix = load(new_project("my-kernels", tmp_path, [wheel]) / "matrix.yaml")
     (universal,) = select(matrix, ["universal"])
     front_ends = {part.torch_release for part in universal.parts if part.part == "front_end"}
     older = {
@@ -79,7 +79,7 @@ def test_the_default_wheel_serves_every_torch(tmp_path, wheel):
 
 
 def test_the_description_names_files_that_are_there(tmp_path, wheel):
-    folder = new_project("my-kernels", tmp_path, wheel)
+    folder = new_project("my-kernels", tmp_path, [wheel])
     extension = runpy.run_path(str(folder / "my_kernels" / "extension.py"))["EXTENSION"]
     (operator,) = extension.operators
     assert set(operator.bindings) == {"stable", "aten"}
@@ -110,7 +110,7 @@ def test_the_torchwheel_of_a_project_is_pinned_by_its_hash(files, wheel):
 
 
 def test_the_matrix_offers_it_in_the_index(tmp_path, wheel):
-    folder = new_project("my-kernels", tmp_path, wheel)
+    folder = new_project("my-kernels", tmp_path, [wheel])
     matrix = load(folder / "matrix.yaml")
     assert matrix.project.bundled == (f".torchwheel/{wheel.name}",)
     assert (folder / matrix.project.bundled[0]).read_bytes() == wheel.read_bytes()

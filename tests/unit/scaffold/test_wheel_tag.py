@@ -6,11 +6,11 @@ tests/integration/test_adopt_tags.py holds the forms to what setuptools makes of
 import pytest
 
 from foreign_project import CODE, TAG_FORMS, write_tagged_project
-from torchwheel.errors import UsageError
 from torchwheel.matrix.load import parse
 from torchwheel.matrix.variants import select
 from torchwheel.scaffold.adopt import matrix_text, report
 from torchwheel.scaffold.foreign import read_project
+from torchwheel_runtime.errors import UsageError
 
 WHEEL = "torchwheel-1-py3-none-any.whl"
 _ASKED = ": code decides the tag of a wheel; fill in abis.ordinary.python"

@@ -6,10 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.errors import MalformedError, TorchwheelError, UsageError
-from torchwheel.sdist.big_build import BuildPlan, plan_text
+from torchwheel.sdist.big_build import (
+    BuildIdentity,
+    BuildPlan,
+    ShardList,
+    check_identity,
+    check_steps,
+    objects_of,
+    plan_text,
+    read_lists,
+    write_list,
+)
 from torchwheel.sdist.request import SdistRequest, check_request
-from torchwheel.shards import Shard
 from torchwheel.steps.compiler_cache import SchedulerAccess, parse_cache
 from torchwheel.steps.graph import (
     IncludeReader,
@@ -19,15 +27,8 @@ from torchwheel.steps.graph import (
     read_graph,
     steps_of_shard,
 )
-from torchwheel.steps.shard_lists import (
-    BuildIdentity,
-    ShardList,
-    check_identity,
-    check_steps,
-    objects_of,
-    read_lists,
-    write_list,
-)
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel_runtime.shards import Shard
 
 
 def entry(output: str, file: str = "/src/a.cpp", command: str = "g++ -c a.cpp") -> dict[str, str]:

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.steps import compiler_cache
 from torchwheel.steps.cluster import TOKEN, ClusterUse, cluster_use, parse_scheduler
 from torchwheel.steps.compiler_cache import CacheUse, own_server, wait_for_writes
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 SERVER = """\
 case "$1" in

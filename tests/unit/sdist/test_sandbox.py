@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from programmaker import program
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.sdist.confined import compiler_cache
 from torchwheel.sdist.request import SdistRequest
 from torchwheel.sdist.sandbox import (
@@ -22,6 +21,7 @@ from torchwheel.sdist.sandbox import (
     temporary_files_in,
 )
 from torchwheel.steps.compiler_cache import parse_cache
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 
 def options(command: list[str], option: str) -> list[str]:

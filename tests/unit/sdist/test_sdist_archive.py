@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import hostile
 from linkmaker import LEAVING, STAYING
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.inspect import budgets
 from torchwheel.inspect import sdist as archive_
 from torchwheel.inspect.sdist import unpack
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.inspect import budgets
 
 KINDS = {
     "file": tarfile.REGTYPE,

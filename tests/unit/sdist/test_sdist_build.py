@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel import process
-from torchwheel.claims import Claims
-from torchwheel.errors import TorchwheelError
-from torchwheel.inspect.elf import read_library
+from torchwheel import programs
 from torchwheel.pipeline.frontend import (
     build_wheel,
     compile_step,
@@ -19,7 +16,14 @@ from torchwheel.pipeline.repair import pack, stamp
 from torchwheel.sdist.build_setup import import_torch
 from torchwheel.sdist.request import LOCK, LOG, hold_build_folder
 from torchwheel.smoke.environment import Environment
-from torchwheel.toolkit.toolkit_home import DRIVER_STUB, assemble_cuda_home, assemble_rocm_home
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect.elf import read_library
+from torchwheel_runtime.toolkit.toolkit_home import (
+    DRIVER_STUB,
+    assemble_cuda_home,
+    assemble_rocm_home,
+)
 
 CXX = Path("/usr/bin/g++")
 CUDA_H = """\
@@ -262,7 +266,7 @@ def test_a_build_that_hangs_is_one_line(tmp_path, monkeypatch):
         "import time\ndef build_wheel(*_, **__):\n    print('asks', flush=True)\n"
         "    time.sleep(99)\n"
     )
-    monkeypatch.setattr(process, "SILENCE", 1)
+    monkeypatch.setattr(programs, "SILENCE", 1)
     says = rf"^the build printed nothing and computed nothing for 1 s, .*{log}\)$"
     with pytest.raises(TorchwheelError, match=says):
         build_wheel(source, {}, tmp_path, log, lambda _: None, prepare=lambda _: None)

@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.arch.model import Arch, parse
 from torchwheel.cli import main
-from torchwheel.errors import UsageError
-from torchwheel.machine.facts import Torch
 from torchwheel.matrix.sections import HostCompilerBounds as HostBounds
 from torchwheel.matrix.sections import Toolkit
 from torchwheel.pipeline.inputs import claims_of
@@ -27,22 +24,26 @@ from torchwheel.sdist.build_setup import (
 )
 from torchwheel.sdist.request import SdistRequest, check_request, parse_allowed
 from torchwheel.smoke.environment import Environment
-from torchwheel.toolkit.host import HostCompiler
-
-BUILT = Torch("2.11.0+cu130", "13.0", None, Path("torch"))
+from torchwheel_runtime.arch.model import Arch, parse
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.toolkit.host import HostCompiler
 
 
 def parsed(*names: str) -> tuple[Arch, ...]:
     return tuple(map(parse, names))
 
 
-TORCH = EnvironmentTorch(BUILT, parsed("7.5", "8.0", "9.0"), frozenset({"libcudart.so.13"}))
+TORCH = EnvironmentTorch(
+    *("2.11.0+cu130", "13.0", None, Path("torch")),
+    archs=("sm_75", "sm_80", "sm_90", "compute_90"),
+    loaded=("libcudart.so.13",),
+)
 TAG = f"cp{PYTHON.replace('.', '')}"
 
 
 def with_cuda(release: str | None, *archs: str, hip: str | None = None) -> EnvironmentTorch:
-    built = dataclasses.replace(BUILT, cuda=release, hip=hip)
-    return dataclasses.replace(TORCH, built=built, archs=parsed(*archs) or TORCH.archs)
+    """The same torch for another CUDA, with machine code for `archs`, e.g. "sm_50"."""
+    return dataclasses.replace(TORCH, cuda=release, hip=hip, archs=archs or TORCH.archs)
 
 
 def chosen(
@@ -58,7 +59,10 @@ def chosen(
 
 def test_by_default_it_is_torchs_own_cuda_and_archs():
     toolkit, said = chosen()
-    assert (toolkit.version, toolkit.source, toolkit.archs) == ("13.0", "pypi", TORCH.archs)
+    assert (toolkit.version, toolkit.source, toolkit.archs) == (
+        *("13.0", "pypi"),
+        parsed("7.5", "8.0", "9.0"),
+    )
     assert (toolkit.host_compiler.gcc, said) == (">=6,<16", [])
 
 
@@ -82,7 +86,7 @@ def test_the_arch_list_of_the_command_line_comes_first():
 
 
 def test_archs_that_the_toolkit_cannot_compile_are_left_out_and_named():
-    toolkit, said = chosen(with_cuda("13.0", "5.0", "9.0"))
+    toolkit, said = chosen(with_cuda("13.0", "sm_50", "sm_90"))
     assert toolkit.archs == parsed("9.0")
     assert said == ["left out: 5.0: CUDA 13.0 cannot compile for it; CUDA 11.8 to 12.9 can"]
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from torchwheel.errors import TorchwheelError
 from torchwheel.smoke.results import read_report, record_from_files
+from torchwheel_runtime.errors import TorchwheelError
 
 MACHINE = {
     "python": "3.11.2",

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError, UsageError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke.compat import CompatRow, compat, compat_text, dump_compat, pairings
 from torchwheel.smoke.record import ImportRecord, MachineRecord, SmokeRecord, TestResult, summarize
@@ -18,6 +16,8 @@ from torchwheel.smoke.requirements import (
     requirements,
     running_interpreter,
 )
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from wheelmaker import make_wheel
 
 PYTHONS = [

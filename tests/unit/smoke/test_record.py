@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.errors import TorchwheelError
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke import requirements
 from torchwheel.smoke import results as results_
@@ -27,6 +26,7 @@ from torchwheel.smoke.record import (
     summarize,
 )
 from torchwheel.smoke.testing import import_names, run_python
+from torchwheel_runtime.errors import TorchwheelError
 from wheelmaker import make_wheel
 
 # The verdict, the record, the JUnit file; what the environment must hold.

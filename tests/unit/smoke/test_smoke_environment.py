@@ -8,10 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from torchwheel.console import Quiet
-from torchwheel.errors import UsageError
 from torchwheel.image.recipes import is_cross, python_of
-from torchwheel.inspect.archive import WheelError
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.container_options import requirements_to_try
@@ -23,6 +20,9 @@ from torchwheel.smoke.environment import (
     base_folder_name,
 )
 from torchwheel.smoke.requirements import BUNDLED_FOLDER, bundled_with, find_lock, read_lock
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.inspect.window import WheelError
 from wheelmaker import make_wheel, stable
 
 # A cached smoke environment is for the wheels that lie in pip's folders, not for their names.

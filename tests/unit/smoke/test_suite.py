@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.errors import UsageError
-from torchwheel.runtime.status import ExtensionStatus, OperatorStatus
 from torchwheel.smoke import probe
 from torchwheel.smoke.testing import digest_of_tests, read_suite
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.runtime.status import ExtensionStatus, OperatorStatus
 
 CODE = """\
 import pytest
@@ -99,12 +99,12 @@ def test_the_ways_of_each_extension_are_asked_after_it_is_loaded(monkeypatch) ->
         return ExtensionStatus(package, "auto", tuple(families)) if package == "demo" else None
 
     runtime = types.SimpleNamespace(load_now=load_now, status_of=status_of)
-    monkeypatch.setitem(sys.modules, "torchwheel.runtime", runtime)
+    monkeypatch.setitem(sys.modules, "torchwheel_runtime.runtime", runtime)
     ways = probe.ways_of(["demo", "other"])
     assert ways == {"demo": {"scale": "prebuilt", "add": "fallback"}}
     assert asked == ["demo", "other"]
     assert probe.choices_of(["demo", "other"]) == {"demo": []}
-    monkeypatch.delitem(sys.modules, "torchwheel.runtime")
+    monkeypatch.delitem(sys.modules, "torchwheel_runtime.runtime")
     assert probe.ways_of(["demo"]) == {}
     assert probe.choices_of(["demo"]) == {}
 
@@ -113,7 +113,7 @@ def test_the_choices_of_a_universal_wheel_are_those_of_its_status(monkeypatch) -
     lines = ("front end: stable", "GPU 0 (H200, 9.0): cu124")
     status = ExtensionStatus("demo", "auto", (), choices=lines)
     runtime = types.SimpleNamespace(status_of={"demo": status}.get)
-    monkeypatch.setitem(sys.modules, "torchwheel.runtime", runtime)
+    monkeypatch.setitem(sys.modules, "torchwheel_runtime.runtime", runtime)
     assert probe.choices_of(["demo", "other"]) == {"demo": list(lines)}
 
 

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from loopback import serving
-from torchwheel.console import Quiet
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.pip import pip_reason
-from torchwheel.toolkit import headers, index, lock
-from torchwheel.toolkit.headers import extract_verified
-from torchwheel.toolkit.host import HostCompiler, check_bounds
-from torchwheel.toolkit.index import IndexedFile
 from torchwheel.toolkit.project_page import OfferedFile
-from torchwheel.toolkit.provide import pypi_identity
 from torchwheel.toolkit.sdists import download_sdist, files_offered, find_sdist
+from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.pip import pip_reason
+from torchwheel_runtime.toolkit import headers, index, lock
+from torchwheel_runtime.toolkit.headers import extract_verified
+from torchwheel_runtime.toolkit.host import HostCompiler, check_bounds
+from torchwheel_runtime.toolkit.index import IndexedFile
+from torchwheel_runtime.toolkit.provision import pypi_identity
 
 CUDA = sorted(lock.read_lock().cuda)
 

@@ -3,11 +3,11 @@
 import dataclasses
 from pathlib import Path
 
-from torchwheel.arch.devices import Gpu
-from torchwheel.arch.model import parse
-from torchwheel.claims import LibraryNeeds
-from torchwheel.machine.facts import Driver, InstalledToolkit, Machine, Torch
-from torchwheel.toolkit.host import HostCompiler
+from torchwheel_runtime.arch.devices import Driver, Gpu
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.claims import LibraryNeeds
+from torchwheel_runtime.machine.facts import InstalledToolkit, Machine, Torch
+from torchwheel_runtime.toolkit.host import HostCompiler
 
 CUDA = Torch("2.11.0+cu130", "13.0", None, Path("/torch"))
 CUDA_12 = Torch("2.6.0+cu124", "12.4", None, Path("/torch"))

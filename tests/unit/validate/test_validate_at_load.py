@@ -23,10 +23,10 @@ from facts_of_machines import (
     changed,
 )
 
-from torchwheel.machine.facts import Driver, Torch
-from torchwheel.validate.at_load import load_findings
-from torchwheel.validate.findings import MEANINGS, RULES, Finding
-from torchwheel.validate.gpu_rules import tag_floor
+from torchwheel_runtime.arch.devices import Driver
+from torchwheel_runtime.machine.facts import Torch
+from torchwheel_runtime.validate.at_load import load_findings, tag_floor
+from torchwheel_runtime.validate.findings import MEANINGS, RULES, Finding
 
 
 def at_load(claims, torch=CUDA, glibc="2.36", driver=None, gpus=(), glibc_floor="2.17"):
@@ -226,4 +226,6 @@ def test_every_rule_has_a_meaning():
 
 
 def test_a_finding_is_one_line():
-    assert str(Finding("torch", "a", "b", "c")) == "torch: expected a; found b; c"
+    assert (
+        str(Finding("torch", expected="a", found="b", fix="c")) == "torch: expected a; found b; c"
+    )

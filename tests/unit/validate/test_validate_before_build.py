@@ -26,10 +26,13 @@ from facts_of_machines import (
     changed,
 )
 
-from torchwheel.machine.facts import Absent, InstalledToolkit
-from torchwheel.machine.toolkits import pip_install_command
-from torchwheel.validate.before_build import build_findings, preferred_toolkit
-from torchwheel.validate.toolkit_rules import check_two_toolkits
+from torchwheel_runtime.machine.facts import Absent, InstalledToolkit
+from torchwheel_runtime.machine.toolkits import pip_install_command
+from torchwheel_runtime.validate.before_build import (
+    build_findings,
+    check_two_toolkits,
+    preferred_toolkit,
+)
 
 
 def before_build(claims, machine=HERE, toolkit=TOOLKIT, **options):

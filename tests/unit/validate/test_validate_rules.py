@@ -9,14 +9,19 @@ from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from torchwheel import data
-from torchwheel.arch.toolkit_releases import archs_by_release
-from torchwheel.errors import TorchwheelError, UsageError
-from torchwheel.matrix.torch_releases import torch_releases
-from torchwheel.validate import torch_rules
-from torchwheel.validate.findings import RULES, Finding, drop_ignored, enforce, ignored_rules
-from torchwheel.validate.torch_rules import range_contains
-from torchwheel.versions import version_numbers
+from torchwheel_runtime import data
+from torchwheel_runtime.arch.releases import archs_by_release, torch_releases
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.validate import torch_rules
+from torchwheel_runtime.validate.findings import (
+    RULES,
+    Finding,
+    drop_ignored,
+    enforce,
+    ignored_rules,
+)
+from torchwheel_runtime.validate.torch_rules import range_contains
+from torchwheel_runtime.versions import version_numbers
 
 # The rules that are data agree with themselves and with the other tables.
 
@@ -113,9 +118,9 @@ def test_bounds_agree_with_torchs_own():
                 assert abs(newest(ours[family]) - limit[0]) <= 1, release
 
 
-GLIBC = Finding("glibc", "glibc 2.31", "glibc 2.28", "use a newer system")
-DRIVER = Finding("driver", "a newer driver", "an old one", "update it")
-ADVICE = Finding("two-toolkits", "one", "two", "take one", blocks=False)
+GLIBC = Finding("glibc", expected="glibc 2.31", found="glibc 2.28", fix="use a newer system")
+DRIVER = Finding("driver", expected="a newer driver", found="an old one", fix="update it")
+ADVICE = Finding("two-toolkits", expected="one", found="two", fix="take one", blocks=False)
 
 
 def say(names: str) -> dict[str, str]:

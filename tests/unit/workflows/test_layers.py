@@ -39,14 +39,15 @@ def test_device_code_has_no_anonymous_namespace(path):
     assert not re.search(r"namespace\s*\{", path.read_text())
 
 
-def test_torchwheels_package_list_is_whole():
-    folder = ROOT / "pkg" / "torchwheel"
+@pytest.mark.parametrize("package", ["torchwheel", "torchwheel_runtime"])
+def test_the_list_of_packages_is_whole(package):
+    folder = ROOT / "pkg" / package
     listed = re.search(
         r"^packages = \[(.*?)\]", (folder / "pyproject.toml").read_text(), re.S | re.M
     )
     assert listed is not None
     found = {
-        ".".join(["torchwheel", *init.parent.relative_to(folder).parts])
+        ".".join([package, *init.parent.relative_to(folder).parts])
         for init in folder.rglob("__init__.py")
         if "build/lib" not in str(init)
     }

@@ -12,10 +12,10 @@ import pytest
 from workflow_files import ROOT, committed, jobs, sessions, steps
 
 from torchwheel import cli
-from torchwheel.arguments import Choice, Command
 from torchwheel.matrix.load import load
 from torchwheel.matrix.render import matrix_text
 from torchwheel.matrix.variants import select
+from torchwheel_runtime.arguments import Choice, Command
 
 GLOSSARY, CI, DESIGN = (f"docs/{name}.md" for name in ("glossary", "ci", "design"))
 PAGES = [
@@ -166,7 +166,7 @@ def test_a_gpu_that_nobody_has_is_one_line_less(tmp_path):
         (removed if is_of_gpu else kept).append(line)
     assert len(removed) == 2
     (tmp_path / "matrix.yaml").write_text("".join(kept), encoding="utf-8")
-    for name in ("pyproject.toml", "pkg/torchwheel/pyproject.toml"):
+    for name in ("pyproject.toml", "pkg/torchwheel_runtime/pyproject.toml"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     after = entries(tmp_path / "matrix.yaml")

@@ -1,4 +1,4 @@
-from torchwheel.builder import Extension, Flags, Operator, Probe
+from torchwheel_runtime.builder import Extension, Flags, Operator, Probe
 
 EXTENSION = Extension(
     package="tiny",

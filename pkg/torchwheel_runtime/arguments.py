@@ -1,0 +1,179 @@
+"""A command as one entry (name, help, options, action), and the parser made of such entries."""
+
+import argparse
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from torchwheel_runtime.text import escape, quote
+
+Action = Callable[[argparse.Namespace], int]
+_Request = TypeVar("_Request")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are printable: an argument may be the name of anybody's file."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the error, and end with status 2."""
+        super().error(escape(message))
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """One call of argparse's `add_argument`."""
+
+    names: tuple[str, ...]
+    settings: dict[str, Any]
+
+    def add_to(self, parser: "argparse._ActionsContainer") -> None:
+        """Declare the option or the positional argument."""
+        parser.add_argument(*self.names, **self.settings)
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """Options of which a call may have one."""
+
+    options: tuple[Option, ...]
+
+    def add_to(self, parser: "argparse._ActionsContainer") -> None:
+        """Declare the options as mutually exclusive."""
+        group = parser.add_mutually_exclusive_group()
+        for option in self.options:
+            option.add_to(group)
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A command of the command line.
+
+    Attributes:
+        name: what the user types, e.g. "wheels" or "cache list".
+        help: one sentence, shown in the list of commands and above the command's own help.
+        options: its options and positional arguments, in the order of its help.
+        run: carries it out and returns the exit status; None for a group of commands.
+        commands: the commands of a group.
+    """
+
+    name: str
+    help: str
+    options: tuple[Option | Choice, ...] = ()
+    run: Action | None = None
+    commands: tuple["Command", ...] = ()
+
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the options of this command, or the commands of this group."""
+        for option in self.options:
+            option.add_to(parser)
+        if self.commands:
+            add_commands(parser, self.commands, "ACTION")
+        else:
+            parser.set_defaults(command=self)
+
+
+def option(*names: str, **settings: Any) -> Option:  # noqa: ANN401 - as argparse takes them
+    """An option or a positional argument, with the settings of argparse's `add_argument`."""
+    return Option(names, settings)
+
+
+def one_of(*options: Option) -> Choice:
+    """Options that exclude each other."""
+    return Choice(options)
+
+
+def command(name: str, help_: str, *options: Option | Choice) -> Callable[[Action], Command]:
+    """Decorator: make a function that takes the parsed options a command."""
+    return lambda run: Command(name, help_, options, run)
+
+
+def group(name: str, help_: str, *commands: Command) -> Command:
+    """A command whose first argument names another one, e.g. `cache list`."""
+    return Command(name, help_, commands=commands)
+
+
+def add_commands(
+    parser: argparse.ArgumentParser, commands: Sequence[Command], metavar: str
+) -> None:
+    """Declare `commands`; the result of a parse has the one that was called as `command`."""
+    choices = parser.add_subparsers(required=True, metavar=metavar)
+    for entry in commands:
+        word = entry.name.rpartition(" ")[2]
+        entry.add_to(choices.add_parser(word, help=entry.help, description=entry.help))
+
+
+def command_parser(
+    name: str, help_: str, options: Sequence[Option | Choice]
+) -> argparse.ArgumentParser:
+    """The parser of one command alone, for calls that do not come through `torchwheel`."""
+    parser = Parser(prog=f"torchwheel {name}", description=help_)
+    for entry in options:
+        entry.add_to(parser)
+    return parser
+
+
+def request_of(
+    kind: type[_Request],
+    options: argparse.Namespace,
+    **others: Any,  # noqa: ANN401 - any field
+) -> _Request:
+    """The request of a command: a dataclass whose fields are the options of the same names.
+
+    Lists become tuples. `others` are fields that are no option, or are read further.
+    """
+    given = {name: vars(options)[name] for name in _fields(kind) if name in vars(options)}
+    read = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
+    return kind(**{**read, **others})
+
+
+def _fields(kind: Any) -> list[str]:  # noqa: ANN401 - a dataclass
+    return [field.name for field in dataclasses.fields(kind)]
+
+
+_MOST = 10**6
+_LAST_PORT = 65535
+
+
+def positive_number(text: str) -> int:
+    """The type of an option that counts something."""
+    number = _whole_number(text)
+    if number is None or not 1 <= number <= _MOST:
+        expected = f"a whole number of at least 1 expected, and of at most {_MOST}"
+        raise argparse.ArgumentTypeError(f"{quote(text)}: {expected}")
+    return number
+
+
+def port_number(text: str) -> int:
+    """The type of an option that names a port; 0 is any that is free."""
+    number = _whole_number(text)
+    if number is None or number > _LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{quote(text)}: a port expected, 0 to {_LAST_PORT}")
+    return number
+
+
+def _whole_number(text: str) -> int | None:
+    """The number that decimal digits write; None for any other text, and for very long ones."""
+    return int(text) if re.fullmatch("[0-9]{1,9}", text) else None
+
+
+MATRIX = option("--matrix", type=Path, default=Path("matrix.yaml"), help="the matrix")
+LOCKED = option(
+    "--locked",
+    action="store_true",
+    help="try wheels in the packages that smoke.locks pins by hash, if the matrix has it",
+)
+SIGNER = (
+    option(
+        "--workflow",
+        help="path of the workflow file that must have made it (default: "
+        ".github/workflows/wheels.yml or release.yml)",
+    ),
+    option(
+        "--self-hosted",
+        action="store_true",
+        help="believe a job on a machine of one's own, too, not only on one of the forge's",
+    ),
+)
+GPU = option("--gpu", default="yes", help='"no" for a dry run without the runners with a GPU')

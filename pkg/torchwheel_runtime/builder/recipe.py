@@ -1,0 +1,299 @@
+"""From a library's sources and a target to the whole build, as data."""
+
+import dataclasses
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from torchwheel_runtime.arch.model import gencode
+from torchwheel_runtime.builder.arch_parts import part_output, parts_of
+from torchwheel_runtime.builder.extension import Extension
+from torchwheel_runtime.builder.flags import NO_FLAGS, Flags
+from torchwheel_runtime.builder.flavour import (
+    Flavour,
+    GpuCompiler,
+    aten,
+    cuda,
+    entry_points,
+    front_end,
+    headers,
+    kernels,
+    ordinary,
+    rocm,
+    stable,
+)
+from torchwheel_runtime.builder.ninja import Plan, Step
+from torchwheel_runtime.builder.sources import DeviceFile, Sources
+from torchwheel_runtime.builder.target import Target
+from torchwheel_runtime.files import sha256
+
+# What the library does not use is left out by the linker.
+_POSITION = ("-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-fdata-sections")
+_WARNINGS = ("-Wall", "-Wextra")
+INCLUDE = Path(__file__).parents[1] / "include"
+"""torchwheel's own headers, which every extension can include: <torchwheel/kernels.h>."""
+
+
+INTERFACE = 1
+"""The version of what <torchwheel/kernels.h> and interface.c put into libraries.
+
+Raise it with a change after which older libraries must not be joined with new ones. A digest of the
+two files would be too strict: a newer torchwheel builds kernels for a front end that is installed.
+"""
+_INTERFACE_FILE = Path(__file__).with_name("interface.c")
+
+
+def own_sources_digest() -> str:
+    """A digest of torchwheel's own sources: the headers, and interface.c."""
+    names = sorted(str(path.relative_to(INCLUDE)) for path in INCLUDE.rglob("*.h"))
+    return _digest(INCLUDE, names) + sha256(_INTERFACE_FILE)
+
+
+def _digest(folder: Path, names: Iterable[str]) -> str:
+    lines = "".join(f"{name}\0{sha256(folder / name)}\n" for name in names)
+    return hashlib.sha256(lines.encode()).hexdigest()
+
+
+def object_groups(
+    extension: Extension,
+    sources: Sources,
+    target: Target,
+    backend: GpuCompiler,
+    flavour: Flavour,
+    flags: Flags = NO_FLAGS,
+) -> Mapping[str, tuple[Step, ...]]:
+    """The compile steps of every group, by the group's name; device code is one of them."""
+    common = _common(extension, target)
+    warnings = _WARNINGS if flavour.warnings else ()
+    own = headers(INCLUDE, "torchwheel")
+    passed = (*sysroot_flags(target), *_POSITION, *warnings, *_prefix_maps(target), *own)
+    device = (*backend.compiler, *(backend.strict if flavour.warnings else ()), *backend.flags)
+    device += (*_for_device((*passed, *flavour.device.flags), backend), *common)
+    device += (*flags.cuda, *flags.hip)
+    host = (target.cxx, "-std=c++17", *passed, *(("-Werror",) if warnings else ()), *common)
+    groups = {
+        flavour.device.name: [
+            (
+                f"{backend.label} {file.path}",
+                (*device, *_archs(file), *_named(file.path, backend)),
+                file.path,
+            )
+            for file in sources.device
+        ]
+    }
+    included = tuple(
+        word for file in sources.included for word in ("-include", str(target.source / file))
+    )
+    for group, files, before in (
+        (flavour.host, sources.host, ()),
+        (flavour.binding, sources.binding, included),
+        (flavour.python, sources.python, ()),
+    ):
+        if group:
+            command = (*host, *group.flags, *backend.headers, *flags.cxx, *before)
+            groups[group.name] = [(f"C++ {file}", command, file) for file in files]
+    compiled = {
+        name: tuple(_compile(label, command, file, target) for label, command, file in steps)
+        for name, steps in groups.items()
+        if steps
+    }
+    if sources.device:
+        compiled[flavour.device.name] = tuple(
+            dataclasses.replace(step, parts=tuple(_parts(step, device, file, target)))
+            for step, file in zip(compiled[flavour.device.name], sources.device, strict=True)
+        )
+    if sources.interface:
+        compiled |= _interface_group(sources.interface, target)
+    return compiled
+
+
+def _interface_group(shared: Sequence[str], target: Target) -> Mapping[str, tuple[Step, ...]]:
+    """The file with the digest of the shared headers; the digest names its group."""
+    whole = f"{INTERFACE}\n{_digest(target.source, shared)}"
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
+    source, output = str(_INTERFACE_FILE), "obj/torchwheel/interface.o"
+    command = (target.cxx, "-x", "c", *sysroot_flags(target), *_POSITION)
+    command += (f'-DTORCHWHEEL_INTERFACE="{digest}"', "-c", source, "-o", output)
+    return {f"interface-{digest}": (Step("C interface", command, (source,), output),)}
+
+
+def _for_device(flags: Iterable[str], backend: GpuCompiler) -> Iterator[str]:
+    """Flags as the device compiler takes them: its own, and those it has to pass on."""
+    for flag in flags:
+        own = flag.startswith(("-D", "-I", "--expt")) or not flag.startswith("-")
+        yield from (flag,) if own or flag == "-isystem" else (*backend.pass_on, flag)
+
+
+def sysroot_flags(target: Target) -> tuple[str, ...]:
+    """The flags of the older system that is compiled against, if any."""
+    return target.sysroot.flags if target.sysroot else ()
+
+
+def object_name(source: str) -> str:
+    """Where a source's object lies, e.g. "obj/csrc/kernels/bias.cu.o"."""
+    return str(PurePosixPath("obj") / f"{source}.o")
+
+
+def _common(extension: Extension, target: Target) -> tuple[str, ...]:
+    """What every file of the library gets."""
+    values = dict(extension.macros)
+    if target.part in _FRONT_ENDS:
+        values["TORCHWHEEL_PACKAGE"] = f'"{extension.package}"'  # begins the errors of kernels.h
+    macros = (f"-D{name}={value}" if value else f"-D{name}" for name, value in values.items())
+    return (*macros, *(f"-I{target.source / folder}" for folder in extension.include_dirs))
+
+
+def _prefix_maps(target: Target) -> tuple[str, ...]:
+    """Keep the folders of this machine out of __FILE__, so that any folder gives the same bytes."""
+    toolkit = target.toolkit
+    return (
+        f"-ffile-prefix-map={target.source}=.",
+        f"-ffile-prefix-map={toolkit.root}={toolkit.backend}",
+    )
+
+
+def _archs(file: DeviceFile) -> tuple[str, ...]:
+    return tuple(flag for arch in file.archs for flag in gencode(arch))
+
+
+def _named(source: str, backend: GpuCompiler) -> tuple[str, ...]:
+    """The flag that names a source; letters, digits and underscores are what clang takes."""
+    name = re.sub(r"\W", "_", source, flags=re.ASCII)
+    return (f"{backend.name_source}{name}",) if backend.name_source else ()
+
+
+def _compile(
+    label: str,
+    compiler: tuple[str, ...],
+    source: str,
+    target: Target,
+    form: str = "-c",
+    output: str = "",
+) -> Step:
+    """From a source to its object, with the headers it included in a depfile."""
+    path, output = str(target.source / source), output or object_name(source)
+    depfile = f"{output}.d"
+    command = (*target.launcher, *compiler, "-MD", "-MF", depfile, form, path, "-o", output)
+    return Step(label, command, (path,), output, depfile)
+
+
+def _parts(
+    whole: Step, compiler: tuple[str, ...], file: DeviceFile, target: Target
+) -> Iterator[Step]:
+    for part in parts_of(file.archs):
+        label, output = f"{whole.label} for {part.name}", part_output(whole.output, part.end)
+        yield _compile(label, (*compiler, part.code), file.path, target, part.form, output)
+
+
+_BACKENDS = {"cuda": cuda, "rocm": rocm}
+_FRONT_ENDS = ("front_end", "entry_points")
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """A build in parts.
+
+    Attributes:
+        groups: compile steps by group; the objects of a group can be shared.
+        target: what is built.
+        backend: the GPU platform's part.
+        flavour: the ABI's part.
+        flags: the extension's own.
+        libraries: files of the libraries that the extension brings along.
+        verbose: whether the commands are printed.
+    """
+
+    groups: Mapping[str, tuple[Step, ...]]
+    target: Target
+    backend: GpuCompiler
+    flavour: Flavour
+    flags: Flags = NO_FLAGS
+    libraries: tuple[str, ...] = ()
+    verbose: bool = False
+
+    def whole(self) -> Plan:
+        """Everything in one folder."""
+        steps = tuple(step for group in self.groups.values() for step in group)
+        library = self.linked([step.output for step in steps])
+        return Plan((*steps, *library.steps), library.outputs)
+
+    def flag_texts(self) -> tuple[str, ...]:
+        """The extension's own flags and the operators that are left out, for the claims."""
+        words = self.flags.words()
+        flags = (f"{field}: {word}" for field in words for word in words[field])
+        return (*flags, *(f"operator off: {name}" for name in sorted(self.target.operators_off)))
+
+    def linked(self, objects: Sequence[str]) -> Plan:
+        """From objects to the library."""
+        stubs = [_stub_step(soname, self.target) for soname in self.flavour.stubs]
+        link = self._link_step(objects, [stub.output for stub in stubs])
+        return Plan((*stubs, link), (link.output,))
+
+    def _link_step(self, objects: Sequence[str], stubs: Sequence[str]) -> Step:
+        flavour = self.flavour
+        command = (
+            self.target.cxx,
+            "-shared",
+            *sysroot_flags(self.target),
+            *flavour.link,
+            f"-Wl,--version-script={flavour.exports}",
+            "-Wl,--gc-sections",
+            # The symbol table holds temporary names with a process id in them.
+            "-Wl,--strip-all",
+            "-Wl,--build-id=none",
+            "-o",
+            flavour.output,
+            *objects,
+            "-Wl,--no-as-needed",
+            *stubs,
+            "-Wl,--as-needed",
+            *link_flags(self.flags, self.target),
+            *self.backend.link,
+        )
+        inputs = (*objects, *stubs, str(flavour.exports), *self.libraries)
+        return Step(f"link {flavour.output}", command, inputs, flavour.output)
+
+
+def link_flags(flags: Flags, target: Target) -> Iterator[str]:
+    """The extension's own flags of the link."""
+    yield from (f"-L{target.source / folder}" for folder in flags.library_dirs)
+    # ROCm's folder would let this system's libraries in before a sysroot's.
+    if flags.libraries and target.toolkit.backend == "cuda":
+        yield f"-L{target.toolkit.runtime.parent}"
+    yield from (f"-l{name}" for name in flags.libraries)
+    yield from flags.link
+
+
+def make_recipe(extension: Extension, sources: Sources, target: Target) -> Recipe:
+    """The build of the extension's `sources` for `target`."""
+    backend = _BACKENDS[target.toolkit.backend](target)
+    flavour = _flavour(extension, target)
+    flags = extension.flags_for(target.toolkit.release, target.probes)
+    if target.part in _FRONT_ENDS:
+        flags = dataclasses.replace(flags, cuda=(), hip=())  # they have no device code
+        # They know no GPU's runtime. libstdc++.a refers weakly to pthread's functions, for which
+        # --as-needed alone would name no library.
+        link = ("-Wl,--no-as-needed", "-lpthread", "-Wl,--as-needed", "-ldl")
+        backend = dataclasses.replace(backend, headers=(), link=link)
+    groups = object_groups(extension, sources, target, backend, flavour, flags)
+    libraries = tuple(str(target.source / file) for file in sources.libraries)
+    return Recipe(groups, target, backend, flavour, flags, libraries, extension.verbose)
+
+
+def _flavour(extension: Extension, target: Target) -> Flavour:
+    if extension.ordinary:
+        return ordinary(target, extension.module)
+    if target.part == "kernels":
+        return kernels(target)
+    if target.part == "entry_points":
+        return entry_points(target)
+    whole = stable(target) if target.abi == "stable" else aten(target, extension.module)
+    return front_end(target, whole) if target.part else whole
+
+
+def _stub_step(soname: str, target: Target) -> Step:
+    """An empty library with a soname of torch's, to link against: torch itself is not needed."""
+    output = f"stub/{soname}"
+    command = (target.cxx, "-shared", "-nostdlib", f"-Wl,-soname,{soname}")
+    return Step(f"stub {soname}", (*command, "-x", "c", "/dev/null", "-o", output), (), output)

@@ -1,0 +1,183 @@
+"""The files of a build: globs resolved, operators that have no kernel for the target left out."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from torchwheel_runtime.arch.model import Arch
+from torchwheel_runtime.builder.environment import operator_variable
+from torchwheel_runtime.builder.extension import Extension, Operator
+from torchwheel_runtime.builder.target import Target
+from torchwheel_runtime.errors import UsageError
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceFile:
+    """A file of device code and the archs it is compiled for."""
+
+    path: str
+    archs: tuple[Arch, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sources:
+    """A library's files, relative to the source folder.
+
+    Attributes:
+        device: device code.
+        host: torch-free host code.
+        binding: code that meets torch.
+        python: code that meets Python.
+        included: code that is compiled as one unit with each file of `binding`, before it.
+        interface: the headers that kernel libraries and front ends share; empty for a library that
+            is both.
+        libraries: libraries that the extension brings along.
+    """
+
+    device: Sequence[DeviceFile]
+    host: Sequence[str]
+    binding: Sequence[str]
+    python: Sequence[str] = ()
+    included: Sequence[str] = ()
+    interface: Sequence[str] = ()
+    libraries: Sequence[str] = ()
+
+
+def sources_of(extension: Extension, target: Target, only: str | None = None) -> Sources:
+    """The files of the whole extension, or of the operator named `only`, for `target`.
+
+    Raises:
+        UsageError: a glob names no file, there is no binding for the flavour, or no kernel for any
+            of the target's archs.
+    """
+    _require_whole(extension, target)
+    operators = [
+        operator
+        for operator in extension.operators
+        if only in (None, operator.name)
+        and operator.name not in target.operators_off
+        and archs_of(operator, target)
+    ]
+    if not operators:
+        if only in target.operators_off or len(target.operators_off) == len(extension.operators):
+            name = only or extension.operators[0].name
+            raise UsageError(
+                f"{only or extension.package}: expected an operator to build, found it switched "
+                f"off; set {operator_variable(extension, name)}=1"
+            )
+        archs = " ".join(map(str, target.toolkit.archs))
+        raise UsageError(f"{only or extension.package}: has no kernels for {archs}")
+    libraries = _own_libraries(extension, target)
+    if target.part is not None:
+        sources = _part_sources(extension, operators, target)
+        return dataclasses.replace(sources, libraries=libraries)
+    folder, module = target.source, extension.module
+    if target.python and not extension.ordinary:
+        if module is None or not module.binding:
+            raise UsageError(f"{extension.package}: has no extension module for the aten flavour")
+        binding, python = _files(folder, (module.binding,)), _files(folder, module.python)
+        own = (glob for one in operators for glob in one.bindings.get(target.abi, ()))
+        included = _files(folder, own)
+    else:
+        binding, python, included = [], [], []
+        for operator in operators:
+            binding += _files(folder, _binding(operator, target.abi))
+    return Sources(
+        device=_device(operators, target),
+        host=_once(
+            _files(folder, (*extension.host, *(glob for one in operators for glob in one.host)))
+        ),
+        binding=_once(binding),
+        python=python,
+        included=_once(included),
+        libraries=libraries,
+    )
+
+
+def _require_whole(extension: Extension, target: Target) -> None:
+    """Refuse to leave operators out of a library whose sources name all of them."""
+    module = target.python is not None and not extension.ordinary
+    if target.operators_off and (module or target.part == "entry_points"):
+        off = ", ".join(sorted(target.operators_off))
+        raise UsageError(
+            f"{target.name}: expected every operator, because its extension module names them, "
+            f"found {off} switched off; build the stable flavour"
+        )
+
+
+def _own_libraries(extension: Extension, target: Target) -> list[str]:
+    """The libraries that the extension's flags name and its own folders have."""
+    flags = extension.flags_for(target.toolkit.release, target.probes)
+    for folder in flags.library_dirs:
+        if not (target.source / folder).is_dir():
+            raise UsageError(
+                f"{target.source / folder}: expected a folder of libraries, found none; correct "
+                "Flags.library_dirs"
+            )
+    files = (
+        f"{folder}/lib{name}{suffix}"
+        for folder in flags.library_dirs
+        for name in flags.libraries
+        for suffix in (".a", ".so")
+    )
+    return [file for file in files if (target.source / file).is_file()]
+
+
+def _part_sources(extension: Extension, operators: Sequence[Operator], target: Target) -> Sources:
+    """The files of one part of a universal wheel."""
+    split, folder = extension.split, target.source
+    if split is None:
+        raise UsageError(f"{extension.package}: its Extension has no `split`, so it has no parts")
+    interface = _files(folder, split.interface)
+    if target.part == "kernels":
+        host = _files(folder, split.kernels)
+        return Sources(_device(operators, target), host, (), interface=interface)
+    by_type = target.part == "entry_points"
+    called = (one for one in operators if one.entry_points or not by_type)
+    globs = (*extension.host, *(glob for one in called for glob in one.host))
+    host = _once(_files(folder, (glob for glob in globs if glob not in split.kernels)))
+    if by_type:
+        python = _files(folder, split.entry_points)
+        return Sources((), host, (), python, interface=interface)
+    binding = _once(file for one in operators for file in _files(folder, _binding(one, target.abi)))
+    # Headers of torch's C++ API take seconds to read, those of the stable ABI less than one.
+    last = len(binding) - 1 if target.abi == "aten" else 0
+    return Sources((), host, binding[last:], (), binding[:last], interface)
+
+
+def _binding(operator: Operator, abi: str) -> tuple[str, ...]:
+    if abi not in operator.bindings:
+        raise UsageError(f"{operator.name}: has no binding for the {abi} flavour")
+    return operator.bindings[abi]
+
+
+def _device(operators: Sequence[Operator], target: Target) -> list[DeviceFile]:
+    """Each file once, for the archs of every operator that names it."""
+    wanted: dict[str, set[Arch]] = {}
+    for operator in operators:
+        for path in _files(target.source, operator.device):
+            wanted.setdefault(path, set()).update(archs_of(operator, target))
+    return [
+        DeviceFile(path, tuple(arch for arch in target.toolkit.archs if arch in archs))
+        for path, archs in wanted.items()
+    ]
+
+
+def archs_of(operator: Operator, target: Target) -> tuple[Arch, ...]:
+    """The target's archs that the operator has kernels for."""
+    return tuple(arch for arch in target.toolkit.archs if operator.archs.takes(arch))
+
+
+def _files(folder: Path, globs: Iterable[str]) -> list[str]:
+    """Files below `folder` that the globs name, sorted; a glob that names none is a mistake."""
+    found: list[str] = []
+    for pattern in globs:
+        files = sorted(str(path.relative_to(folder)) for path in folder.glob(pattern))
+        if not files:
+            raise UsageError(f"{folder}: no file matches {pattern!r}")
+        found += files
+    return found
+
+
+def _once(names: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(names))

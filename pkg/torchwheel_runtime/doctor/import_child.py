@@ -1,0 +1,157 @@
+"""Imports the package in a process of its own and reports the result.
+
+torchwheel_runtime.doctor.importing runs `python import_child.py PACKAGE DESCRIPTOR SECONDS`. The
+package may print, crash or hang, so the answer goes to a file descriptor of its own: a JSON line
+for each step. Standard library only.
+"""
+
+import dataclasses
+import faulthandler
+import importlib
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+
+def main() -> None:
+    """Import the package named on the command line. The exit status is always 0."""
+    package, descriptor, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+    sys.argv = [""]
+    if not getattr(sys.flags, "safe_path", False):
+        # The folder of this file, whose modules are not for the package to find. That of the call
+        # does not take its place, as for `python -c`: files there would be imported, and run.
+        del sys.path[0]
+    with os.fdopen(descriptor, "w", encoding="utf-8") as out:
+        _answer(out, spec=_find_package(package))
+        # At the time limit: print where it hangs, in native code too, and end the process.
+        faulthandler.dump_traceback_later(seconds, exit=True)
+        try:
+            importlib.import_module(package)
+            _load_libraries(package)
+        # A package may raise anything, SystemExit too.
+        except BaseException as error:
+            _answer(
+                out,
+                error=_messages(error),
+                missing_modules=_missing_modules(error),
+                unloaded=_loader_messages(error),
+                torch="torch" in sys.modules,
+                where=_frames(error),
+                libraries=_loaded_libraries(),
+            )
+        else:
+            _answer(
+                out,
+                status=_status(package),
+                torch="torch" in sys.modules,
+                libraries=_loaded_libraries(),
+            )
+        faulthandler.cancel_dump_traceback_later()
+    # Skip the exit handlers of the package.
+    os._exit(0)
+
+
+def _answer(out: TextIO, **facts: object) -> None:
+    out.write(json.dumps(facts, default=str) + "\n")
+    out.flush()
+
+
+def _find_package(package: str) -> dict[str, Any] | None:
+    """Where the package would be imported from. A top-level package is not run to find out."""
+    try:
+        found = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return None
+    if found is None:
+        return None
+    return {"origin": found.origin, "folders": list(found.submodule_search_locations or ())}
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and those that it was raised from, the first cause last; at most ten."""
+    link: BaseException | None = error
+    for _ in range(10):
+        if link is None:
+            return
+        yield link
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+
+
+def _messages(error: BaseException) -> list[str]:
+    """A line for each error of the chain."""
+    texts = (
+        (type(link).__name__, " ".join(_printable(str(link)).split())) for link in _chain(error)
+    )
+    return [f"{name}: {text}" if text else name for name, text in texts]
+
+
+def _printable(text: str) -> str:
+    """`text` without half characters, which stand for bytes that are not UTF-8."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _missing_modules(error: BaseException) -> list[str]:
+    """Names of the modules that the import looked for and did not find."""
+    links = (link for link in _chain(error) if isinstance(link, ModuleNotFoundError))
+    return [_printable(link.name) for link in links if link.name]
+
+
+def _loader_messages(error: BaseException) -> list[str]:
+    """Messages of the dynamic loader, which refused a library.
+
+    Python reports these as an ImportError with the path of an extension module, or, from ctypes,
+    as an OSError without a number.
+    """
+    return [_printable(str(link)) for link in _chain(error) if _is_from_loader(link)]
+
+
+def _is_from_loader(error: BaseException) -> bool:
+    if isinstance(error, ImportError):
+        return str(error.path or "").endswith(tuple(importlib.machinery.EXTENSION_SUFFIXES))
+    return isinstance(error, OSError) and error.errno is None
+
+
+def _frames(error: BaseException) -> list[Any]:
+    """File and line of each frame, the outermost first."""
+    return [[frame.filename, frame.lineno] for frame in traceback.extract_tb(error.__traceback__)]
+
+
+def _loaded_libraries() -> list[str]:
+    """Files of native code that this process has mapped."""
+    try:
+        text = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return []
+    return sorted(set(_mapped_files(text)))
+
+
+def _mapped_files(maps: str) -> Iterator[str]:
+    for line in maps.splitlines():
+        parts = line.split(None, 5)
+        if len(parts) == 6 and "x" in parts[1] and parts[5].startswith("/"):
+            yield parts[5]
+
+
+def _load_libraries(package: str) -> None:
+    """Load the prebuilt library, as the package's first call on a GPU does."""
+    runtime = sys.modules.get("torchwheel_runtime.runtime")
+    if runtime:
+        runtime.load_now(package)
+
+
+def _status(package: str) -> dict[str, Any] | None:
+    """The status of the package in torchwheel_runtime.runtime, if it is loaded there."""
+    runtime = sys.modules.get("torchwheel_runtime.runtime")
+    status = runtime.status_of(package) if runtime else None
+    # A module cannot be sent as JSON.
+    return dataclasses.asdict(dataclasses.replace(status, module=None)) if status else None
+
+
+if __name__ == "__main__":
+    main()

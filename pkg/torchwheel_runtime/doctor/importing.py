@@ -1,0 +1,205 @@
+"""Imports a package in a process of its own, so that a crash or a hang is a finding."""
+
+import contextlib
+import dataclasses
+import importlib.machinery
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from torchwheel_runtime.doctor import SECONDS
+from torchwheel_runtime.errors import MalformedError
+from torchwheel_runtime.json_files import parse_json
+from torchwheel_runtime.runtime.status import ExtensionStatus
+
+ImportOutcome = Literal["imported", "raised", "killed", "left", "hung", "not found"]
+
+_GRACE_SECONDS = 3
+_CHILD = Path(__file__).with_name("import_child.py")
+_MAX_BYTES = 1 << 20
+_FRAME = re.compile(r'^  File "(.*)", line (\d+) in ', re.MULTILINE)
+
+
+@dataclasses.dataclass(frozen=True)
+class ImportResult:
+    """The result of an import.
+
+    Attributes:
+        how: the outcome; "left": the package ended the process.
+        words: details of the outcome: the error and its causes, the first cause last; or the
+            signal's name, the exit status, or the time limit.
+        file: the package's file; None if the package was not found.
+        folders: its folders.
+        missing_modules: modules that the import looked for and did not find.
+        unloaded: messages of the dynamic loader about libraries that it refused. Only the names of
+            files and symbols in them are used: the loader has no codes.
+        torch: whether torch was imported without an error, by the time of the package's error if
+            it raised one; False if the process could not answer.
+        where: the last line of the package that ran, e.g. "demo/__init__.py:3".
+        libraries: native libraries that the process had loaded.
+        status: its status in torchwheel_runtime.runtime.
+    """
+
+    how: ImportOutcome
+    words: tuple[str, ...] = ()
+    file: Path | None = None
+    folders: tuple[Path, ...] = ()
+    missing_modules: tuple[str, ...] = ()
+    unloaded: tuple[str, ...] = ()
+    torch: bool = False
+    where: str | None = None
+    libraries: tuple[Path, ...] = ()
+    status: ExtensionStatus | None = None
+
+
+def import_package(package: str, seconds: float = SECONDS) -> ImportResult:
+    """Import a package in another process of this Python, which finds nothing in this folder.
+
+    If this folder has one of that name, which `python -c` would import, the result has its file.
+    """
+    reading, writing = os.pipe()
+    with tempfile.TemporaryFile() as errors, os.fdopen(reading, "rb") as answers:
+        began = time.monotonic()
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-X", "faulthandler", _CHILD, package, str(writing), str(seconds)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                pass_fds=[writing],
+                # A group of its own, so that its children end with it.
+                start_new_session=True,
+            )
+        finally:
+            os.close(writing)
+        try:
+            # The child ends itself at its time limit, unless it is stopped.
+            status = process.wait(seconds + _GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            _kill_group(process)
+        # At its time limit the child ends itself with status 1.
+        hung = status is None or (status == 1 and time.monotonic() - began >= seconds)
+        os.set_blocking(reading, False)
+        parsed = _parse_answers(answers.read(_MAX_BYTES) or b"")
+        errors.seek(max(0, errors.seek(0, os.SEEK_END) - _MAX_BYTES))
+        text = errors.read().decode("utf-8", "replace")
+        result = _result(parsed, None if hung else status, text, seconds)
+    here = importlib.machinery.PathFinder.find_spec(package, [""])
+    if result.file and here and here.origin:
+        return dataclasses.replace(result, file=Path(here.origin))
+    return result
+
+
+def _kill_group(process: "subprocess.Popen[bytes]") -> None:
+    """Kill the process and its children."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Spec:
+    """Where the package would be imported from."""
+
+    origin: Path | None
+    folders: tuple[Path, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """The child's first answer; `spec` is None if there is no such package."""
+
+    spec: _Spec | None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Imported:
+    """The child's second answer, after the import. `error` is empty if it succeeded."""
+
+    torch: bool
+    libraries: tuple[Path, ...]
+    status: ExtensionStatus | None = None
+    error: tuple[str, ...] = ()
+    missing_modules: tuple[str, ...] = ()
+    unloaded: tuple[str, ...] = ()
+    where: tuple[tuple[Path, int | None], ...] = ()
+
+
+def _parse_answers(answers: bytes) -> tuple[_Found | None, _Imported | None]:
+    """The child's answers; one that was cut short or is malformed counts as none."""
+    found = imported = None
+    first, second, *_ = [*answers.splitlines(), b"", b""]
+    with contextlib.suppress(MalformedError):
+        found = parse_json(first, _Found, "the answer")
+        imported = parse_json(second, _Imported, "the answer")
+    return found, imported
+
+
+def _result(
+    answers: tuple[_Found | None, _Imported | None],
+    status: int | None,
+    stderr_text: str,
+    seconds: float,
+) -> ImportResult:
+    found, imported = answers
+    spec = found.spec if found else None
+    if spec is None:
+        return ImportResult("not found" if found else "left", words=(_last_line(stderr_text),))
+    answer = imported or _Imported(torch=False, libraries=())
+    how, words = _outcome(imported, status, seconds)
+    printed = [(Path(file), int(line)) for file, line in reversed(_FRAME.findall(stderr_text))]
+    return ImportResult(
+        how=how,
+        words=words,
+        file=spec.origin,
+        folders=spec.folders,
+        missing_modules=answer.missing_modules,
+        unloaded=answer.unloaded,
+        torch=answer.torch,
+        where=_where(answer.where or printed, spec.folders),
+        libraries=answer.libraries,
+        status=answer.status,
+    )
+
+
+def _outcome(
+    imported: _Imported | None, status: int | None, seconds: float
+) -> tuple[ImportOutcome, tuple[str, ...]]:
+    """The outcome and its details; `status` is None if the process did not end."""
+    if imported:
+        return ("raised", imported.error) if imported.error else ("imported", ())
+    if status is None:
+        return "hung", (f"{seconds:g} s",)
+    if status < 0:
+        return "killed", (_signal_name(-status),)
+    return "left", (f"exit status {status}",)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _where(frames: Sequence[tuple[Path, int | None]], folders: tuple[Path, ...]) -> str | None:
+    """The innermost line in the package's own files."""
+    for file, line in reversed(frames):
+        for folder in folders:
+            if file.is_relative_to(folder):
+                return f"{file.relative_to(folder.parent)}:{line}"
+    return None
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else ""

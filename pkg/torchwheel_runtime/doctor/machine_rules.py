@@ -1,0 +1,262 @@
+"""Findings about the machine: does the library fit torch, GPUs and driver, and can it be built?"""
+
+import dataclasses
+from collections.abc import Iterator
+
+from torchwheel_runtime.arch.devices import VisibleGpus
+from torchwheel_runtime.arch.lists import choose_archs
+from torchwheel_runtime.arch.model import Arch, Backend
+from torchwheel_runtime.arch.model import backend_of as backend_of_gpu
+from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.builder.extension import STABLE_SINCE
+from torchwheel_runtime.claims import Abi, Claims, LibraryNeeds
+from torchwheel_runtime.doctor.case import Case, Package
+from torchwheel_runtime.doctor.native import NativeLibrary, sort_archs
+from torchwheel_runtime.doctor.package_rules import libraries_to_judge, reinstall_command
+from torchwheel_runtime.doctor.remedies import comes_with_other_torch, is_idle
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.machine.facts import InstalledToolkit, Machine, Torch
+from torchwheel_runtime.runtime.local_target import DOWNLOAD_VARIABLE
+from torchwheel_runtime.validate.at_load import load_findings
+from torchwheel_runtime.validate.before_build import (
+    build_findings,
+    check_two_toolkits,
+    preferred_toolkit,
+)
+from torchwheel_runtime.validate.findings import Finding
+from torchwheel_runtime.versions import version_numbers
+
+
+def broken_torch(case: Case) -> Iterator[Finding]:
+    """Torch is installed and cannot be imported."""
+    machine = case.machine
+    if needs_torch(case.package) and machine.torch_problem and machine.torch:
+        release = machine.torch.version.partition("+")[0]
+        yield Finding(
+            "torch-works", str(machine.torch_problem), fix=torch_fix(machine, f"=={release}")
+        )
+
+
+def torch_fix(machine: Machine, release: str = "") -> str:
+    """How to make torch work; installing it again is no help against what its import waits for."""
+    if machine.torch_problem and machine.torch_problem.fix:
+        return machine.torch_problem.fix
+    return f"`pip install --force-reinstall torch{release}`"
+
+
+def mismatched_library(case: Case) -> Iterator[Finding]:
+    """The library needs another torch, backend, toolkit, driver, GPU or glibc."""
+    machine, package = case.machine, case.package
+    if not needs_torch(package):
+        return
+    natives = libraries_to_judge(package)
+    code = any(native.code for native in natives)
+    findings = load_findings(
+        needs_of_binary(package, natives, machine),
+        machine.torch,
+        machine.glibc,
+        machine.driver,
+        # If the code could not be read, it is not known to be missing.
+        machine.gpus if code else (),
+        package=package.name,
+        glibc_floor=max(
+            filter(None, (n.glibc for n in natives)), key=version_numbers, default=None
+        ),
+    )
+    lacking = package.imported.how != "imported" and any(
+        comes_with_other_torch(soname, machine.torch)
+        for native in natives
+        for soname in (native.links.absent if native.links else ())
+    )
+    for finding in findings:
+        if finding.rule == "backend" and is_idle(case):
+            continue
+        if finding.blocks or lacking or _matters(finding, machine):
+            yield finding
+
+
+def needs_torch(package: Package) -> bool:
+    """Whether the package needs torch, by its metadata, its libraries or its import."""
+    if package.info and package.info.torch is not None:
+        return True
+    if "torch" in package.imported.missing_modules:
+        return True
+    return any(native.uses_torch for native in package.natives)
+
+
+def needs_of_binary(
+    package: Package, natives: tuple[NativeLibrary, ...], machine: Machine
+) -> LibraryNeeds:
+    """What the binaries need of a machine; the wheel's claims add what binaries do not show."""
+    torch, gpus = machine.torch, machine.gpus
+    info = package.info
+    claims = info.claims if info else None
+    torch_range = claims.torch_range if claims else (info.torch if info else None) or ""
+    if not natives:
+        # A package without libraries builds them for the GPUs of this machine, or not at all.
+        builds = backend_of_gpu(gpus[0].arch) if package.status and gpus else None
+        return LibraryNeeds("stable" if builds else "pure", torch_range, builds)
+    here = torch.backend if torch else None
+    backends = {native.backend for native in natives if native.backend}
+    backend = here if here in backends else next(iter(sorted(backends)), None)
+    return LibraryNeeds(
+        abi="aten" if any(native.for_one_torch for native in natives) else "stable",
+        torch_range=torch_range,
+        backend=backend,
+        toolkit_version=_toolkit_release(claims, natives, backend, torch),
+        archs=_arch_list(natives),
+    )
+
+
+def _toolkit_release(
+    claims: Claims | None,
+    natives: tuple[NativeLibrary, ...],
+    backend: Backend | None,
+    torch: Torch | None,
+) -> str | None:
+    """The release that the wheel claims, else the major of the runtime that it needs.
+
+    If that major is torch's, the release is torch's too.
+    """
+    if claims and claims.toolkit_version:
+        return claims.toolkit_version
+    built = torch.built_with(backend) if torch else None
+    for native in natives:
+        major = (native.runtime or "").partition(".so.")[2].partition(".")[0]
+        if major and (built is None or version_numbers(major) != version_numbers(built)[:1]):
+            return major
+    return built
+
+
+def _arch_list(natives: tuple[NativeLibrary, ...]) -> tuple[Arch, ...]:
+    """The archs that the libraries have together."""
+    ptx: set[Arch] = {arch for native in natives for arch in native.ptx}
+    archs = {arch for native in natives for arch in native.archs} | ptx
+    return tuple(arch.with_ptx(arch in ptx) for arch in sort_archs(archs))
+
+
+def _matters(finding: Finding, machine: Machine) -> bool:
+    """Whether a finding matters: without a GPU, idle kernels are not a fault."""
+    return finding.rule != "backend" or bool(machine.gpus or machine.driver)
+
+
+_INSTALL_DRIVER = {
+    "cuda": "install NVIDIA's driver, or start the container with its GPUs (`--gpus all`)",
+    "rocm": "install AMD's driver (amdgpu), or start the container with `--device /dev/kfd`",
+}
+
+
+def missing_driver(case: Case) -> Iterator[Finding]:
+    """A GPU has no driver, or its driver does not answer."""
+    machine, backend = case.machine, _gpu_backend(case)
+    absent = machine.driver_problem
+    if backend is None or machine.driver or not absent:
+        return
+    if absent.problem:
+        yield Finding("driver", absent.problem, fix=absent.fix or _INSTALL_DRIVER[backend])
+    elif backend in case.hardware:
+        maker = "an NVIDIA" if backend == "cuda" else "an AMD"
+        says = f"there is {maker} GPU, and no driver for it: {absent}"
+        yield Finding("driver", says, fix=_INSTALL_DRIVER[backend])
+
+
+def hidden_gpus(case: Case) -> Iterator[Finding]:
+    """The driver works, but its GPUs are hidden from this process."""
+    machine = case.machine
+    problem = machine.gpus_problem
+    if _gpu_backend(case) and machine.driver and not machine.gpus and problem:
+        yield Finding("gpus", str(problem), fix=problem.fix or "give this user the GPUs")
+
+
+def _gpu_backend(case: Case) -> Backend | None:
+    """The backend that both torch and the package have GPU code for."""
+    torch, package = case.machine.torch, case.package
+    kernels = package.status is not None or any(native.backend for native in package.natives)
+    return torch.backend if torch and kernels else None
+
+
+def cannot_build(case: Case) -> Iterator[Finding]:
+    """Operators wait for their first call on a GPU, and the build would fail then."""
+    package = case.package
+    machine = _machine_to_build_for(case)
+    torch = machine.torch
+    if torch is None or torch.backend is None or not machine.gpus or not _waits_for_build(package):
+        return
+    needs = LibraryNeeds(_flavour_to_build(package, torch), backend=torch.backend)
+    toolkit = preferred_toolkit(needs, torch, machine.toolkits)
+    downloads = case.environ.get(DOWNLOAD_VARIABLE) == "1" and torch.cuda
+    if downloads and (toolkit is None or toolkit.problem):
+        return
+    try:
+        needs = dataclasses.replace(needs, archs=_archs_to_build(case, machine, toolkit))
+    except TorchwheelError as error:
+        fix = "set CUDA_HOME to a toolkit that can compile for it"
+        yield Finding("archs", str(error), fix=fix)
+        return
+    yield from build_findings(needs, machine, toolkit, package=package.name)
+    yield from check_two_toolkits(machine.toolkits)
+
+
+def broken_cache(case: Case) -> Iterator[Finding]:
+    """The cache cannot be written, or a library in it is corrupt."""
+    if not _waits_for_build(case.package):
+        return
+    if problem := case.cache.problem:
+        yield Finding(
+            "cache",
+            f"what is built cannot be cached, so each process builds anew: {problem}",
+            fix="`export TORCHWHEEL_CACHE=FOLDER`, a folder of yours that can be written",
+        )
+    for library in case.cache.corrupt:
+        if library.key.name.partition(".")[0] == case.package.module:
+            says = f"a library of the cache is corrupt: {library}"
+            yield Finding("cache", says, fix="`torchwheel cache prune`")
+
+
+def plain_pytorch(case: Case) -> Iterator[Finding]:
+    """Operators run on plain PyTorch for a reason that no other finding reports."""
+    status = case.package.status
+    for operator in status.operators if status else ():
+        if operator.way == "fallback" and any(refusal.fault for refusal in operator.refusals):
+            says = f"{operator.operator} runs on plain PyTorch: {operator.reason}"
+            yield Finding("fallback", says, fix=reinstall_command(case.package))
+
+
+def _waits_for_build(package: Package) -> bool:
+    status = package.status
+    if status is None:
+        return False
+    return bool(status.waiting_gpus) or any(one.way == "waiting" for one in status.operators)
+
+
+def _machine_to_build_for(case: Case) -> Machine:
+    """The machine, with the GPUs that a build is for: those without prebuilt kernels, if known."""
+    status = case.package.status
+    waiting = status.waiting_gpus if status else ()
+    gpus = tuple(gpu for gpu in case.machine.gpus if gpu.index in waiting)
+    return dataclasses.replace(case.machine, gpus=gpus) if gpus else case.machine
+
+
+def _flavour_to_build(package: Package, torch: Torch) -> Abi:
+    """The ABI flavour that is built for an extension that has both.
+
+    For the front end of a universal wheel, kernels are built, which know no torch.
+    """
+    if package.status and package.status.waiting_gpus:
+        return "stable"
+    return "stable" if version_numbers(torch.minor) >= version_numbers(STABLE_SINCE) else "aten"
+
+
+def _archs_to_build(
+    case: Case, machine: Machine, toolkit: InstalledToolkit | None
+) -> tuple[Arch, ...]:
+    """The archs that the build would compile for."""
+    if toolkit is None or not toolkit.release:
+        return ()
+    chosen = choose_archs(
+        ToolkitRelease(toolkit.backend, toolkit.release),
+        case.environ,
+        for_this_machine=True,
+        look=lambda _, __: VisibleGpus(machine.gpus),
+    )
+    return chosen.archs

@@ -1,0 +1,1 @@
+"""Reads binaries and the files beside them: ELF, GPU code, RECORD."""

@@ -1,0 +1,170 @@
+"""Facts of an ELF library: what it needs of the system, its symbols, its sections."""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from torchwheel_runtime.arch.model import Arch
+from torchwheel_runtime.inspect.elf_file import NEEDED, SONAME, UNDEFINED, WEAK, ElfFile, open_elf
+from torchwheel_runtime.versions import version_numbers
+
+EXPORTED = (1, 2, 10)
+"""Bindings of symbols that other libraries see: global, weak, unique."""
+_NO_VERSION = 1
+"""The numbers up to it mean a symbol without a version."""
+_VERSION_NUMBER = 0x7FFF
+"""The bits of the number; the highest one hides a symbol."""
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class UndefinedSymbol:
+    """A symbol the loader must find, with its version and its library if it is versioned."""
+
+    name: str
+    weak: bool = False
+    version: str | None = None
+    library: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Library:
+    """The dynamic section of an ELF file. `name` is its path in the wheel."""
+
+    name: str
+    machine: str
+    soname: str | None
+    needed: tuple[str, ...]
+    undefined: tuple[UndefinedSymbol, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuCode:
+    """One module of GPU code in a library.
+
+    Attributes:
+        kind: machine code for NVIDIA ("sass") or AMD ("hsaco"), or PTX.
+        arch: the GPU that it is for, as `in_binary` gives it.
+        kernels: mangled names, sorted; empty for PTX, whose kernels are not listed.
+    """
+
+    kind: Literal["sass", "ptx", "hsaco"]
+    arch: Arch
+    kernels: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class GlibcFloor:
+    """The newest glibc a library asks for, and the symbols that ask for it."""
+
+    version: tuple[int, ...]
+    symbols: tuple[str, ...]
+
+
+def read_library(path: Path, name: str | None = None) -> Library:
+    """Read an ELF file; errors and gates call it `name`."""
+    name = name or path.name
+    with open_elf(path, name) as elf:
+        return Library(
+            name=name,
+            machine=elf.machine_name,
+            soname=next(iter(elf.dynamic_texts(SONAME)), None),
+            needed=elf.dynamic_texts(NEEDED),
+            undefined=tuple(sorted(set(undefined_symbols(elf)), key=_order)),
+        )
+
+
+def section_names(path: Path) -> frozenset[str]:
+    """Names of a library's sections."""
+    with open_elf(path) as elf:
+        return frozenset(elf.sections)
+
+
+def glibc_floor(library: Library) -> GlibcFloor | None:
+    """The newest GLIBC_x.y that a library needs, with its symbols; None if it needs none."""
+    by_version: dict[tuple[int, ...], list[str]] = {}
+    for symbol in library.undefined:
+        prefix, _, number = (symbol.version or "").partition("_")
+        # GLIBC_PRIVATE has no number.
+        if prefix == "GLIBC" and (version := version_numbers(number)):
+            by_version.setdefault(version, []).append(symbol.name)
+    if not by_version:
+        return None
+    newest = max(by_version)
+    return GlibcFloor(newest, tuple(sorted(set(by_version[newest]))))
+
+
+def versions_needed(library: Library) -> dict[str, tuple[str, ...]]:
+    """Symbol versions by the library that provides them, e.g. libc.so.6: GLIBC_2.17."""
+    versions: dict[str, set[str]] = {}
+    for symbol in library.undefined:
+        if symbol.library and symbol.version:
+            versions.setdefault(symbol.library, set()).add(symbol.version)
+    return {name: tuple(sorted(versions[name])) for name in sorted(versions)}
+
+
+def symbol_count(path: Path) -> int:
+    """How many dynamic symbols a library has, by the size of their table."""
+    with open_elf(path) as elf:
+        return elf.symbol_count(".dynsym")
+
+
+def exported_symbols(path: Path) -> frozenset[str]:
+    """Names of the symbols a library defines for others."""
+    with open_elf(path) as elf:
+        return frozenset(
+            symbol.name
+            for symbol in elf.symbols()
+            if symbol.section != UNDEFINED and symbol.bind in EXPORTED
+        )
+
+
+def _order(symbol: UndefinedSymbol) -> tuple[str, str]:
+    return symbol.name, symbol.version or ""
+
+
+def undefined_symbols(elf: ElfFile) -> Iterator[UndefinedSymbol]:
+    """The symbols that the loader must find, in the order of the file."""
+    numbers = elf.symbol_versions()
+    versions = {needed.number: needed for needed in elf.needed_versions()}
+    for index, symbol in enumerate(elf.symbols()):
+        if symbol.section != UNDEFINED or not symbol.name:
+            continue
+        number = numbers[index] & _VERSION_NUMBER if numbers else _NO_VERSION
+        needed = versions[number] if number > _NO_VERSION else None
+        yield UndefinedSymbol(
+            symbol.name,
+            symbol.bind == WEAK,
+            needed.name if needed else None,
+            needed.library if needed else None,
+        )
+
+
+SHIMS = ("torch_", "aoti_torch_")
+"""Prefixes of libtorch's C names; a stable library may use these only."""
+TORCH_PYTHON = "THP"
+"""The prefix of libtorch_python's C names."""
+PYTHON = ("Py", "_Py")
+"""Prefixes of the names of Python's C symbols."""
+# A namespace of torch in Itanium mangling: its length, its name, then a name or an operator in it
+# (e.g. "ls").
+_CXX = re.compile(r"_Z.*?(?<!\d)(?:2at|3c10|5torch|6caffe2)(?=[0-9La-z])")
+_NESTED = re.compile(r"_ZN[KVr]*")
+_LENGTH = re.compile(r"[1-9]\d*")
+
+
+def is_cxx(name: str) -> bool:
+    """Whether a symbol is a C++ symbol of torch, which only some of its minor releases have."""
+    return _CXX.match(name) is not None
+
+
+def qualified_name(name: str) -> str:
+    """The qualified name in a mangled one, e.g. "c10::cuda::SetDevice"; else the name as it is."""
+    start = _NESTED.match(name)
+    parts: list[str] = []
+    at = start.end() if start else len(name)
+    while length := _LENGTH.match(name, at):
+        at = length.end() + int(length[0])
+        parts.append(name[length.end() : at])
+    return "::".join(parts) if parts else name

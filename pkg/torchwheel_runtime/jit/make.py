@@ -1,0 +1,291 @@
+"""Builds a library that the cache lacks. Of several processes, one builds and others wait."""
+
+import contextlib
+import dataclasses
+import fcntl
+import functools
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from torchwheel_runtime.errors import NO_SPACE, TorchwheelError
+from torchwheel_runtime.files import (
+    explain_full_disk,
+    make_folder_atomically,
+    private_folder,
+    remove_leftovers,
+    sha256,
+    write_text,
+)
+from torchwheel_runtime.jit.key import BuildFacts, CacheKey, make_key
+from torchwheel_runtime.jit.lookup import (
+    ENTRY_FILE,
+    CacheEntry,
+    check_or_discard,
+    find_library,
+    lock_of,
+)
+from torchwheel_runtime.jit.store import WORK_PREFIX, prune_cache
+from torchwheel_runtime.loadable import LoadableFile
+from torchwheel_runtime.lock import hold_lock
+from torchwheel_runtime.os_errors import explain
+from torchwheel_runtime.ownership import UntrustedError, trusted_path
+from torchwheel_runtime.text import size_cap
+
+if TYPE_CHECKING:
+    from torchwheel_runtime.console import Progress
+
+import platform
+import re
+from collections.abc import Iterable, Mapping
+
+from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.files import discard
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceFiles:
+    """Sources and headers.
+
+    Attributes:
+        folder: the folder that they were read from; it is not part of a key.
+        files: the bytes of each file, by its path relative to the folder.
+    """
+
+    folder: Path
+    files: Mapping[str, bytes]
+
+
+def read_sources(folder: Path, globs: Iterable[str]) -> SourceFiles:
+    """The files below `folder` that match the globs, e.g. "**/*.h".
+
+    Raises:
+        UsageError: a glob matches no file.
+        TorchwheelError: a file cannot be read.
+    """
+    paths: set[Path] = set()
+    for pattern in globs:
+        matches = {path for path in folder.glob(pattern) if path.is_file()}
+        if not matches:
+            raise UsageError(f"{folder}: no file matches {pattern!r}")
+        paths |= matches
+    try:
+        return SourceFiles(
+            folder, {str(p.relative_to(folder)): p.read_bytes() for p in sorted(paths)}
+        )
+    except OSError as error:
+        raise TorchwheelError(f"{error.filename}: {error.strerror}") from error
+
+
+def write_sources(content: SourceFiles, folder: Path) -> None:
+    """Make `folder` contain these files and no other.
+
+    An equal file keeps its modification time. Any other file gets the current time, so that a build
+    sees the change. The times of the originals cannot be used: when pip, git or rsync brings
+    an older version back, its files can be older than the objects of the newer version.
+    """
+    targets = {folder / name: data for name, data in content.files.items()}
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir() and not path.is_symlink():
+            with contextlib.suppress(OSError):  # not empty
+                path.rmdir()
+        elif path not in targets:
+            path.unlink()
+    for path, data in targets.items():
+        if not path.is_file() or path.read_bytes() != data:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkFolder:
+    """The folders of a build.
+
+    Attributes:
+        source: has the sources and nothing else.
+        folder: for the build's outputs; it still has those of the last build.
+    """
+
+    source: Path
+    folder: Path
+
+
+@contextlib.contextmanager
+def work_folder(target: Path, content: SourceFiles) -> Iterator[WorkFolder]:
+    """Yield the work folder of this machine below `target`. The caller holds the target's lock.
+
+    A killed build may have left compilers that still write. Its folder is therefore renamed and
+    removed, and the next build starts with an empty one.
+    """
+    # One for each machine: machines that share a home folder may not share locks.
+    own = target / f"{WORK_PREFIX}{re.sub(r'[^A-Za-z0-9.-]', '_', platform.node())[:80]}"
+    running = own / "running"
+    if running.exists():
+        discard(own)
+    own.mkdir(exist_ok=True, mode=0o700)
+    running.touch()
+    work = WorkFolder(own / "source", own / "build")
+    work.folder.mkdir(exist_ok=True)
+    write_sources(content, work.source)
+    try:
+        yield work
+    except TorchwheelError as error:
+        running.unlink()
+        # The message names the user's own file, not its copy.
+        raise type(error)(str(error).replace(str(work.source), str(content.folder))) from error
+    running.unlink()
+
+
+BuildFunction = Callable[[WorkFolder], Path]
+"""Builds a library in the work folder and returns its file."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LibraryRequest:
+    """Everything that decides a library's bytes."""
+
+    facts: BuildFacts
+    content: SourceFiles
+
+    @functools.cached_property
+    def key(self) -> CacheKey:
+        """The library's key in the cache."""
+        return make_key(self.facts, self.content.files)
+
+
+def make_library(
+    folder: Path, request: LibraryRequest, build: BuildFunction, progress: "Progress"
+) -> LoadableFile:
+    """The requested library, from the cache `folder` or by a build; it is open.
+
+    If the folder cannot be written or trusted, the library is built for this process alone.
+
+    Raises:
+        TorchwheelError: the build failed, or a disk is full.
+        UsageError: TORCHWHEEL_CACHE_SIZE is not a size.
+    """
+    cap = size_cap()
+    found = find_library(folder, request.key)
+    if found.problem:
+        progress.say(found.problem)
+    if found.library:
+        return found.library
+    with explain_full_disk(folder), _system_errors_as_one_line(folder):
+        if not _can_write(folder, request.facts.name, progress):
+            return _build_once(private_folder(), request, build, progress)
+        folder = trusted_path(folder)
+        library = _build_once(folder, request, build, progress)
+    # The library is built; a failure to prune others does not matter.
+    with contextlib.suppress(OSError):
+        prune_cache(folder, cap, keep=library.path.parent)
+    return library
+
+
+@contextlib.contextmanager
+def _system_errors_as_one_line(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise TorchwheelError(explain(error, str(folder))) from error
+
+
+def _can_write(folder: Path, name: str, progress: "Progress") -> bool:
+    try:
+        _check_writable(folder)
+    except UntrustedError:
+        # The lookup has said why.
+        progress.say(f"{name} is built for this process alone and again next time")
+        return False
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            raise
+        progress.say(
+            f"{folder}: cannot be written ({error.strerror}): {name} is built for this process "
+            "alone and again next time; set TORCHWHEEL_CACHE to a folder that can be written"
+        )
+        return False
+    return True
+
+
+def _build_once(
+    folder: Path, request: LibraryRequest, build: BuildFunction, progress: "Progress"
+) -> LoadableFile:
+    key, name = request.key, request.facts.name
+    waited = False
+
+    def busy() -> None:
+        nonlocal waited
+        waited = True
+        progress.say(f"{name}: another process builds it: waiting for it")
+
+    with hold_lock(lock_of(folder, key.target), busy) as lock:
+        library = check_or_discard(folder, key)
+        if library:
+            return library
+        if waited and (why := _recorded_failure(lock, key)):
+            raise TorchwheelError(why)
+        target = folder / key.target
+        target.mkdir(exist_ok=True, mode=0o700)
+        remove_leftovers(target)
+        progress.step(f"{name}: building it")
+        lock.truncate(0)
+        try:
+            with work_folder(target, request.content) as work:
+                built = build(work)
+            _store_library(target / key.content, built, request)
+        except TorchwheelError as error:
+            _record_failure(lock, key, str(error))
+            raise
+        stored = check_or_discard(folder, key)
+        if stored is None:
+            raise TorchwheelError(f"{name}: was changed right after its build; build it again")
+        return stored
+
+
+def _store_library(path: Path, built: Path, request: LibraryRequest) -> None:
+    """Store the library and its entry in the folder `path`, atomically."""
+    facts = request.facts
+    with make_folder_atomically(path) as temporary:
+        library = temporary / built.name
+        shutil.copyfile(built, library)
+        library.chmod(0o600)
+        entry = CacheEntry(
+            content=request.key.content,
+            name=facts.name,
+            archs=facts.archs,
+            toolkit=facts.toolkit,
+            torch=facts.torch,
+            file=built.name,
+            size=library.stat().st_size,
+            sha256=sha256(library),
+        )
+        write_text(temporary / ENTRY_FILE, json.dumps(dataclasses.asdict(entry), indent=1) + "\n")
+
+
+def _record_failure(lock: IO[bytes], key: CacheKey, why: str) -> None:
+    """Leave the failure for waiting processes, so that they do not all repeat the build."""
+    with contextlib.suppress(OSError):
+        lock.seek(0)
+        lock.write(f"{key.content}\n{why}".encode())
+        lock.flush()
+
+
+def _recorded_failure(lock: IO[bytes], key: CacheKey) -> str | None:
+    content, _, why = lock.read().decode(errors="replace").partition("\n")
+    return why if content == key.content else None
+
+
+def _check_writable(folder: Path) -> None:
+    """Create the folder if needed, and check that it takes files and locks.
+
+    Raises:
+        UntrustedError: others can change it.
+        OSError: it cannot be created or written.
+    """
+    folder = trusted_path(folder, create=True)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        # Some network file systems have no locks.
+        fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,0 +1,272 @@
+"""Finds the CUDA and ROCm toolkits of this machine and checks that their parts fit."""
+
+import dataclasses
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from torchwheel_runtime.arch.model import Backend
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.machine import probe
+from torchwheel_runtime.machine.facts import Absent, InstalledToolkit
+from torchwheel_runtime.machine.probe import file_text, is_file, program_output, real_path
+from torchwheel_runtime.ownership import UntrustedError, check_tree, find_program
+from torchwheel_runtime.toolkit.cache import cache_path
+from torchwheel_runtime.versions import hip_version, minor_version, tool_version, version_numbers
+
+# Paths below the toolkit's root, as NVIDIA's installers, its wheels, conda and Debian have them.
+_CICC_PATHS = ("nvvm/bin/cicc", "lib/nvidia-cuda-toolkit/bin/cicc")
+_REQUIRED_FILES = {
+    "cuda_runtime.h": ("include", "targets/*/include"),
+    "crt/host_config.h": ("include", "targets/*/include"),
+    "nv/target": ("include", "include/cccl", "targets/*/include", "targets/*/include/cccl"),
+    "libcudart_static.a": ("lib64", "lib", "targets/*/lib", "lib/*-linux-gnu"),
+}
+# The wheel of each part, and how many numbers its version shares with nvcc's.
+_WHEELS = {
+    "ptxas": ("nvidia-cuda-nvcc", 3),
+    "nvvm": ("nvidia-nvvm", 3),
+    "crt": ("nvidia-cuda-crt", 3),
+    "crt/host_config.h": ("nvidia-cuda-crt", 3),
+    "cuda_runtime.h": ("nvidia-cuda-runtime", 2),
+    "libcudart_static.a": ("nvidia-cuda-runtime", 2),
+    "nv/target": ("nvidia-cuda-cccl", 1),
+}
+
+
+def inspect_cuda(root: Path, where: str) -> InstalledToolkit:
+    """Check the parts of a toolkit of CUDA. Starts nvcc, ptxas and cicc: 0.1 s."""
+    found = InstalledToolkit("cuda", root, "", where)
+    nvcc = _tool_release(root / "bin" / "nvcc")
+    if isinstance(nvcc, Absent):
+        fix = "set CUDA_HOME to a complete CUDA toolkit"
+        return dataclasses.replace(found, problem=nvcc.reason, fix=fix)
+    found = dataclasses.replace(found, release=minor_version(nvcc))
+
+    def broken(problem: str, *parts: str) -> InstalledToolkit:
+        return dataclasses.replace(found, problem=problem, fix=_fix(root, nvcc, *parts))
+
+    others: dict[str, str] = {}
+    for name, release in (
+        ("ptxas", _tool_release(root / "bin" / "ptxas")),
+        ("nvvm", _nvvm_release(root)),
+        *_crt_release(root),
+    ):
+        if isinstance(release, Absent):
+            return broken(release.reason, name)
+        others[name] = release
+    if mixed := [name for name in others if minor_version(others[name]) != found.release]:
+        named = ", ".join(f"{name} {release}" for name, release in {"nvcc": nvcc, **others}.items())
+        return broken(f"a mixed toolkit: {named}", *mixed)
+    if missing := [
+        name for name, places in _REQUIRED_FILES.items() if not _has_file(root, name, places)
+    ]:
+        return broken(f"it has no {', '.join(missing)}", *missing)
+    return found
+
+
+def _tool_release(tool: Path) -> str | Absent:
+    """The release that a tool prints with --version, e.g. "13.0.88"."""
+    if not is_file(tool):
+        return Absent(f"it has no {tool.parent.name}/{tool.name}")
+    output = program_output([str(tool), "--version"])
+    return output if isinstance(output, Absent) else _release_in(tool.name, output)
+
+
+def _nvvm_release(root: Path) -> str | Absent:
+    """The release of cicc, read from PTX that it writes: cicc prints none."""
+    cicc = next((root / place for place in _CICC_PATHS if is_file(root / place)), None)
+    if cicc is None:
+        return Absent(f"it has no {_CICC_PATHS[0]}")
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            source, made = Path(folder, "empty.ii"), Path(folder, "empty.ptx")
+            source.touch()
+            # Every release from 11.8 to 13.5 compiles for 7.5.
+            output = program_output(
+                [str(cicc), "-arch", "compute_75", str(source), "-o", str(made)]
+            )
+            text = file_text(made)
+    except OSError as error:
+        return Absent(f"cicc was not tried, for want of a temporary folder: {error.strerror}")
+    if isinstance(output, Absent):
+        return output
+    return Absent("cicc makes no PTX") if isinstance(text, Absent) else _release_in("cicc", text)
+
+
+def _release_in(tool: str, text: str) -> str | Absent:
+    return tool_version(text) or Absent(f"{tool} names no release of CUDA")
+
+
+def _crt_release(root: Path) -> list[tuple[str, str]]:
+    """The release of crt by its wheel's version; its headers have none."""
+    prefix = "nvidia_cuda_crt-"
+    found = root.parent.parent.glob(f"{prefix}*.dist-info") if _is_from_wheels(root) else ()
+    names = [path.name.removeprefix(prefix).removesuffix(".dist-info") for path in found]
+    return [("crt", name) for name in names[:1]]
+
+
+def _is_from_wheels(root: Path) -> bool:
+    """Whether pip installed the toolkit: site-packages/nvidia/cu13."""
+    return root.parent.name == "nvidia"
+
+
+def _has_file(root: Path, name: str, places: tuple[str, ...]) -> bool:
+    return any(is_file(folder / name) for place in places for folder in root.glob(place))
+
+
+def pip_install_command(release: str, *names: str) -> str:
+    """The command that installs a CUDA release from wheels, or the wheels of some parts of it.
+
+    PyPI has compilers from CUDA 13.0 on. Left unpinned, nvidia-nvvm comes in its newest release.
+    """
+    pins = dict.fromkeys(_pin(release, *_WHEELS[name]) for name in names or _WHEELS)
+    return f"`pip install {' '.join(pins)}`"
+
+
+def _pin(release: str, wheel: str, depth: int) -> str:
+    shared = version_numbers(release)[:depth]
+    return f"'{wheel}=={'.'.join(map(str, shared))}{'' if len(shared) == 3 else '.*'}'"
+
+
+def _fix(root: Path, nvcc: str, *names: str) -> str:
+    """How to fix a toolkit: pip can fix wheels; another has to be installed again."""
+    if _is_from_wheels(root):
+        return pip_install_command(nvcc, *names)
+    return "install this toolkit again, or set CUDA_HOME to another"
+
+
+USUAL_CUDA = Path("/usr/local/cuda")
+USUAL_ROCM = Path("/opt/rocm")
+_COMPILERS: Mapping[Backend, str] = {"cuda": "nvcc", "rocm": "hipcc"}
+_CACHE = "torchwheel's cache"
+
+
+def find_toolkits(
+    backend: Backend,
+    environ: Mapping[str, str] = os.environ,
+    site: Sequence[str] | None = None,
+    cache: Path | None = None,
+) -> Iterator[InstalledToolkit]:
+    """Find the toolkits of a backend one after another, each folder once.
+
+    One of CUDA takes 0.1 s; of ROCm no program is started.
+
+    Args:
+        backend: CUDA or ROCm.
+        environ: has CUDA_HOME or ROCM_PATH, and PATH.
+        site: folders where pip may have installed one of CUDA; sys.path by default.
+        cache: the cache folder, which has the toolkits that torchwheel provisioned.
+    """
+    seen: set[Path] = set()
+    skipped: list[UntrustedError] = []
+    program = _COMPILERS[backend]
+    compiler = find_program(program, environ.get("PATH", os.defpath), skipped.append)
+    if backend == "rocm":
+        roots = _rocm_roots(environ, compiler)
+    else:
+        site, cache = sys.path if site is None else site, cache or _cache()
+        roots = _cuda_roots(environ, compiler, site, cache)
+    for root, where in roots:
+        resolved = real_path(root)
+        if resolved not in seen:
+            seen.add(resolved)
+            yield _inspect_rocm(root, where) if backend == "rocm" else _inspect_trusted(root, where)
+    for error in skipped:  # a compiler on the PATH that others can exchange
+        where = f"{program} on the PATH, skipped"
+        yield InstalledToolkit(backend, error.path.parents[1], "", where, error.why, error.fix)
+
+
+def _cuda_roots(
+    environ: Mapping[str, str], nvcc: str | None, site: Sequence[str], cache: Path
+) -> Iterator[tuple[Path, str]]:
+    """Candidate folders and how each was found. A wrong CUDA_HOME counts, to be reported."""
+    if environ.get("CUDA_HOME"):
+        yield Path(environ["CUDA_HOME"]), "CUDA_HOME"
+    if nvcc:
+        yield _root_of(Path(nvcc)), "nvcc on the PATH"
+    found = [(USUAL_CUDA, str(USUAL_CUDA))]
+    found += [
+        (root, "wheels in site-packages")
+        for folder in site
+        for root in _newest_first(Path(folder, "nvidia").glob("cu[0-9]*"))
+    ]
+    made = (cache / "toolkits").glob(f"cuda-*-{probe.platform_tag()}-*")
+    found += [(root, _CACHE) for root in _newest_first(made)]
+    yield from (place for place in found if is_file(place[0] / "bin" / "nvcc"))
+
+
+def _cache() -> Path:
+    try:
+        return cache_path()
+    except TorchwheelError:  # a user without a home folder, as in containers
+        return Path(os.devnull)
+
+
+def _inspect_trusted(path: Path, where: str) -> InstalledToolkit:
+    """The toolkit; one of torchwheel's cache is inspected if nobody else wrote there."""
+    root = real_path(path)
+    try:
+        if where == _CACHE:
+            check_tree(path)
+    except UntrustedError as error:
+        return InstalledToolkit("cuda", root, "", where, f"{error.path}: {error.why}", error.fix)
+    except OSError as error:
+        problem = f"{error.filename or path}: {error.strerror}"
+        return InstalledToolkit("cuda", root, "", where, problem)
+    return inspect_cuda(root, where)
+
+
+def _newest_first(folders: Iterable[Path]) -> list[Path]:
+    """Folders sorted by the release in their names, e.g. cu13, cuda-13.0-linux_x86_64-…."""
+
+    def release(folder: Path) -> tuple[int, ...]:
+        return version_numbers(folder.name.removeprefix("cuda-").removeprefix("cu"))
+
+    try:
+        return sorted(folders, key=release, reverse=True)
+    except OSError:  # they are searched for as it is iterated over; a path may be too long
+        return []
+
+
+def _root_of(nvcc: Path) -> Path:
+    """The toolkit's folder.
+
+    An nvcc without nvcc.profile beside it is a script that calls another nvcc. That one prints its
+    folder, if there is a host compiler.
+    """
+    binary = real_path(nvcc)
+    if not is_file(binary.parent / "nvcc.profile"):
+        output = program_output([str(nvcc), "--dryrun", "-c", "x.cu"])
+        lines = [] if isinstance(output, Absent) else output.splitlines()
+        for line in lines:
+            if line.startswith("#$ _HERE_="):
+                return Path(line.partition("=")[2]).parent
+    return binary.parent.parent
+
+
+def _rocm_roots(environ: Mapping[str, str], hipcc: str | None) -> Iterator[tuple[Path, str]]:
+    if environ.get("ROCM_PATH"):
+        yield Path(environ["ROCM_PATH"]), "ROCM_PATH"
+    if hipcc:
+        root = real_path(Path(hipcc)).parent.parent
+        # AMD's packages once had it in /opt/rocm/hip/bin.
+        yield root.parent if root.name == "hip" else root, "hipcc on the PATH"
+    if is_file(USUAL_ROCM / "bin" / "hipcc"):
+        yield USUAL_ROCM, str(USUAL_ROCM)
+
+
+def _inspect_rocm(root: Path, where: str) -> InstalledToolkit:
+    root = real_path(root)
+    header = root / "include" / "hip" / "hip_version.h"
+    text = file_text(header)
+    release = "" if isinstance(text, Absent) else hip_version(text) or ""
+    problem = None
+    if not is_file(root / "bin" / "hipcc"):
+        problem = "it has no bin/hipcc"
+    elif not release:
+        problem = text.reason if isinstance(text, Absent) else f"{header} tells no release"
+    fix = "set ROCM_PATH to a ROCm with hipcc and HIP's headers" if problem else None
+    return InstalledToolkit("rocm", root, release, where, problem, fix)

@@ -1,0 +1,162 @@
+"""Chooses among the libraries of a universal wheel: pure functions of the machine's facts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from torchwheel_runtime.arch.runs import machine_code_runs_on, runs_on
+from torchwheel_runtime.claims import Part
+from torchwheel_runtime.text import join_names
+from torchwheel_runtime.validate.at_load import describe_gpu, load_findings
+from torchwheel_runtime.versions import version_numbers
+
+if TYPE_CHECKING:
+    from torchwheel_runtime.arch.devices import Driver, Gpu
+    from torchwheel_runtime.builder.extension import Operator
+    from torchwheel_runtime.machine.facts import Torch
+    from torchwheel_runtime.validate.findings import Finding
+
+LIBRARY_VARIABLE = "TORCHWHEEL_LIBRARY"
+"""Names the kernel library to use, e.g. "cu124"; without it the best one is used."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Installation:
+    """What decides which libraries fit, beside the GPUs.
+
+    Attributes:
+        package: the distribution's name, for advice.
+        torch: the torch in use.
+        glibc: the version of the C library; None if it is another one.
+        driver: the GPUs' driver, if one was found.
+        forced: the name of the only kernel library that may be used; None for any.
+        ignored: the rules that TORCHWHEEL_IGNORE names.
+    """
+
+    package: str
+    torch: Torch
+    glibc: str | None
+    driver: Driver | None = None
+    forced: str | None = None
+    ignored: frozenset[str] = frozenset()
+
+    def blocks(self, finding: Finding) -> bool:
+        """Whether a finding keeps a library from being used."""
+        return finding.blocks and finding.rule not in self.ignored
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelChoice:
+    """The kernel libraries for one GPU.
+
+    Attributes:
+        gpu: the GPU.
+        parts: those that have code for it and fit torch and the driver, the best first.
+        refused: by name, why each other library does not fit, in one line.
+    """
+
+    gpu: Gpu
+    parts: tuple[Part, ...]
+    refused: Mapping[str, str]
+
+    def others(self, chosen: str | None, faults: Mapping[str, str]) -> Mapping[str, str]:
+        """Why each library but the chosen one is not used, by name.
+
+        Args:
+            chosen: the name of the library in use; None if there is none.
+            faults: by name, why a library that fits cannot be used after all.
+        """
+        why = f"{chosen} fits better" if chosen else "the front end takes none for this GPU"
+        better = {part.name: why for part in self.parts}
+        reasons = {**better, **self.refused, **faults}
+        names = (*(part.name for part in self.parts), *self.refused)
+        return {name: reasons[name] for name in names if name != chosen}
+
+    def reason(self, faults: Mapping[str, str]) -> str:
+        """Why no library serves the GPU, in one line."""
+        why = together(self.others(None, faults)) or "the wheel has none"
+        return f"no kernel library serves {describe_gpu(self.gpu)}: {why}"
+
+
+def together(reasons: Mapping[str, str]) -> str:
+    """Reasons in one line; names with the same reason stand together."""
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    return "; ".join(f"{join_names(alike)}: {reason}" for reason, alike in names.items())
+
+
+def has_code(part: Part, operator: Operator, gpu: Gpu) -> bool:
+    """Whether a kernel library has code of an operator family for a GPU."""
+    return any(runs_on(arch, gpu.arch) for arch in part.archs if operator.archs.takes(arch))
+
+
+def choose_front_end(parts: Sequence[Part], here: Installation) -> Part | str:
+    """The front end for this torch; if there is none, why, and what to do."""
+    front_ends = [part for part in parts if part.kind == "front_end"]
+    problem = _no_front_end(front_ends, here)
+    for part in front_ends:
+        findings = load_findings(part.needs, here.torch, here.glibc, package=here.package)
+        if any(map(here.blocks, findings)):
+            continue
+        if part.abi == "stable" or part.old_abi == here.torch.old_abi:
+            return part
+        needed, found = ("old", "new") if part.old_abi else ("new", "old")
+        problem = (
+            f"front end {part.name}: expected a torch with libstdc++'s {needed} strings, found "
+            f"torch {here.torch.version} with the {found} ones; install another build of torch"
+        )
+    return problem
+
+
+def _no_front_end(front_ends: Sequence[Part], here: Installation) -> str:
+    """One line: the torch releases that there are front ends for, the one found, and the fix."""
+    releases = sorted((part.torch_release or "" for part in front_ends), key=version_numbers)
+    found = f"found torch {here.torch.version}"
+    if not releases:
+        return f"front end: expected one, found none in {here.package}; reinstall it"
+    if version_numbers(here.torch.version) < version_numbers(releases[0]):
+        oldest = releases[0]
+        return (
+            f"front end: expected torch {oldest} or later, {found}; `pip install 'torch>={oldest}'`"
+        )
+    minors = {part.torch_release for part in front_ends if part.abi == "aten"}
+    floors = [f"{part.torch_release} or later" for part in front_ends if part.abi == "stable"]
+    names = join_names([*(release for release in releases if release in minors), *floors])
+    return f"front end: expected torch {names}, {found}; install one of these"
+
+
+def choose_kernels(parts: Sequence[Part], here: Installation, gpu: Gpu) -> KernelChoice:
+    """The kernel libraries for a GPU: machine code before PTX, torch's own major release, newest.
+
+    A library that is forced by name is the only candidate.
+    """
+    fitting: list[Part] = []
+    refused: dict[str, str] = {}
+    for part in parts:
+        if part.kind != "kernels":
+            continue
+        if here.forced not in (None, part.name):
+            refused[part.name] = f"{LIBRARY_VARIABLE}={here.forced}"
+            continue
+        findings = load_findings(
+            part.needs, here.torch, here.glibc, here.driver, (gpu,), package=here.package
+        )
+        blocking = list(filter(here.blocks, findings))
+        if blocking:
+            refused[part.name] = "; ".join(
+                f"expected {finding.expected}, found {finding.found}" for finding in blocking
+            )
+        else:
+            fitting.append(part)
+    own = here.torch.built_with(fitting[0].backend) if fitting else None
+    major = version_numbers(own or "")[:1]
+
+    def rank(part: Part) -> tuple[bool, bool, tuple[int, ...]]:
+        release = version_numbers(part.toolkit_version or "")
+        native = any(machine_code_runs_on(arch, gpu.arch) for arch in part.archs)
+        return native, release[:1] == major, release
+
+    return KernelChoice(gpu, tuple(sorted(fitting, key=rank, reverse=True)), refused)

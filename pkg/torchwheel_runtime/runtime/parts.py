@@ -1,0 +1,326 @@
+"""Chooses and opens the parts of a universal wheel: a front end for torch, kernels for each GPU."""
+
+import dataclasses
+import hashlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from torchwheel_runtime.arch.devices import Gpu, visible_gpus
+from torchwheel_runtime.arch.model import Arch
+from torchwheel_runtime.arch.runs import runs_on
+from torchwheel_runtime.builder.extension import Extension, Operator
+from torchwheel_runtime.claims import Claims, Part
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.loadable import LoadableFile, open_loadable
+from torchwheel_runtime.machine import probe
+from torchwheel_runtime.machine.facts import Absent, Torch, split_absent
+from torchwheel_runtime.machine.probe import find_driver
+from torchwheel_runtime.machine.torch import find_torch
+from torchwheel_runtime.runtime.choice import (
+    LIBRARY_VARIABLE,
+    Installation,
+    KernelChoice,
+    choose_front_end,
+    choose_kernels,
+    has_code,
+    together,
+)
+from torchwheel_runtime.runtime.prebuilt import (
+    archs_of_torch,
+    gpus_of_torch,
+    installed_claims,
+    reason_of,
+    replaced_text,
+)
+from torchwheel_runtime.runtime.status import WAY_TEXTS, warn
+from torchwheel_runtime.text import join_names
+from torchwheel_runtime.validate.at_load import describe_gpu, load_findings
+from torchwheel_runtime.validate.findings import drop_ignored, ignored_rules
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelLibrary:
+    """An open kernel library.
+
+    Attributes:
+        file: its file.
+        handle: that of dlopen; it stays open.
+        part: its claims; None for one that was built here.
+    """
+
+    file: Path
+    handle: int
+    part: Part | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ChosenParts:
+    """The libraries for this machine. All are verified, and the kernel libraries are open.
+
+    Attributes:
+        front_end: the front end's claims.
+        library: its library, open and verified.
+        interface: the digest of the headers that it shares with kernel libraries.
+        torch: the torch that it is for.
+        unused: names of the other front ends.
+        choices: what was considered for each visible GPU.
+        kernels: the library of each GPU that has one.
+        faults: by name, why a library that fits could not be used.
+        torch_archs: the archs that torch's own kernels are for; () if they are not known.
+    """
+
+    front_end: Part
+    library: LoadableFile
+    interface: str
+    torch: Torch
+    unused: tuple[str, ...] = ()
+    choices: tuple[KernelChoice, ...] = ()
+    kernels: Mapping[int, KernelLibrary] = dataclasses.field(default_factory=dict)
+    faults: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    torch_archs: tuple[Arch, ...] = ()
+
+    def lines(self, uses: Mapping[int, str]) -> tuple[str, ...]:
+        """What was chosen, and why: a line for the front end, and one for each GPU.
+
+        Args:
+            uses: what GPUs run on beside prebuilt kernels.
+        """
+        unused = f"; {join_names(self.unused)}: for another torch" if self.unused else ""
+        return (
+            f"front end: {self.front_end.name}{unused}",
+            *(self._line(choice, uses.get(choice.gpu.index)) for choice in self.choices),
+        )
+
+    def _line(self, choice: KernelChoice, use: str | None) -> str:
+        library = self.kernels.get(choice.gpu.index)
+        name = library.part.name if library and library.part else None
+        no_use = "torch has no code for it" if self._is_idle(choice) else WAY_TEXTS["fallback"]
+        used = "; ".join(filter(None, (name, use))) or no_use
+        others = together(choice.others(name, self.faults))
+        return f"{describe_gpu(choice.gpu)}: {'; '.join(filter(None, (used, others)))}"
+
+    def gpu(self, index: int) -> Gpu:
+        """A visible GPU."""
+        return next(choice.gpu for choice in self.choices if choice.gpu.index == index)
+
+    def unserved(self, operator: Operator) -> Mapping[int, str]:
+        """The GPUs without prebuilt kernels of an operator family, and why."""
+        reasons = {}
+        for choice in self.choices:
+            library = self.kernels.get(choice.gpu.index)
+            if self._is_idle(choice):
+                continue
+            if library is None:
+                reasons[choice.gpu.index] = choice.reason(self.faults)
+            elif library.part and not has_code(library.part, operator, choice.gpu):
+                gpu = describe_gpu(choice.gpu)
+                reasons[choice.gpu.index] = (
+                    f"{library.part.name} has no code of {operator.name} for {gpu}"
+                )
+        return reasons
+
+    def _is_idle(self, choice: KernelChoice) -> bool:
+        """Whether neither the wheel nor torch has code for a GPU, beside one with kernels.
+
+        Nobody computes on such a GPU, and calls on the others need not be routed for its sake.
+        """
+        return (
+            bool(self.kernels and self.torch_archs)
+            and choice.gpu.index not in self.kernels
+            and not any(runs_on(arch, choice.gpu.arch) for arch in self.torch_archs)
+        )
+
+
+def choose_parts(
+    extension: Extension,
+    package: Path,
+    *,
+    ask_driver: bool,
+    environ: Mapping[str, str] = os.environ,
+) -> ChosenParts:
+    """Choose the libraries for this machine, verify them, and open the kernel libraries.
+
+    Args:
+        extension: the extension.
+        package: the folder of its package.
+        ask_driver: whether there may be GPUs; a torch for CPUs needs no kernels.
+        environ: may name the kernel library to use, and rules to ignore.
+
+    Raises:
+        TorchwheelError: no intact front end serves this torch.
+    """
+    claims = installed_claims(extension.package)
+    if claims is None or not claims.parts:
+        raise TorchwheelError(f"{extension.package}: its claims name no parts; reinstall it")
+    torch = find_torch()
+    if isinstance(torch, Absent):
+        raise TorchwheelError(torch.reason)
+    backend = torch.backend
+    here = Installation(
+        extension.package,
+        torch,
+        probe.glibc_version(),
+        split_absent(find_driver(backend))[0] if ask_driver and backend else None,
+        _forced(claims, environ),
+        ignored_rules(environ),
+    )
+    front_end = choose_front_end(claims.parts, here)
+    if isinstance(front_end, str):
+        raise TorchwheelError(front_end)
+    _report_ignored(front_end, here, (), environ)
+    names = tuple(part.name for part in claims.parts if part.kind == "front_end")
+    library, interface = verify_part(front_end, package)
+    library.prepare()
+    chosen = ChosenParts(
+        *(front_end, library, interface, torch),
+        unused=tuple(name for name in names if name != front_end.name),
+    )
+    if not ask_driver or backend is None:
+        return chosen
+    # The driver's library may be absent in a container, and variables that hide GPUs may have
+    # changed since torch read them.
+    gpus = gpus_of_torch(backend) or visible_gpus(backend).gpus
+    choices = tuple(choose_kernels(claims.parts, here, gpu) for gpu in gpus)
+    kernels, faults = _open_kernels(choices, package, interface)
+    for choice in choices:
+        used = kernels.get(choice.gpu.index)
+        if used and used.part:
+            _report_ignored(used.part, here, (choice.gpu,), environ)
+    return dataclasses.replace(
+        chosen, choices=choices, kernels=kernels, faults=faults, torch_archs=archs_of_torch()
+    )
+
+
+def _forced(claims: Claims, environ: Mapping[str, str]) -> str | None:
+    """The kernel library that the environment names; an unknown name is a warning."""
+    name = environ.get(LIBRARY_VARIABLE)
+    names = [part.name for part in claims.parts if part.kind == "kernels"]
+    if not name or name in names:
+        return name or None
+    warn(
+        f"{LIBRARY_VARIABLE}: expected one of {join_names(names)}, found {name}; "
+        "the best library for each GPU is used"
+    )
+    return None
+
+
+def _report_ignored(
+    part: Part, here: Installation, gpus: Sequence[Gpu], environ: Mapping[str, str]
+) -> None:
+    """Print the findings that TORCHWHEEL_IGNORE lets pass for a library that is used."""
+    if here.ignored:
+        driver = here.driver if gpus else None
+        needs, package = part.needs, here.package
+        findings = load_findings(needs, here.torch, here.glibc, driver, gpus, package=package)
+        drop_ignored(findings, environ)
+
+
+def _open_kernels(
+    choices: Sequence[KernelChoice], package: Path, interface: str
+) -> tuple[Mapping[int, KernelLibrary], Mapping[str, str]]:
+    """The first library of each GPU that can be used, and why others cannot."""
+    opened: dict[str, KernelLibrary] = {}
+    faults: dict[str, str] = {}
+    kernels: dict[int, KernelLibrary] = {}
+    for choice in choices:
+        for part in choice.parts:
+            if part.name not in opened and part.name not in faults:
+                try:
+                    library, _ = verify_part(part, package, interface)
+                    opened[part.name] = _open(library, part)
+                except TorchwheelError as error:
+                    faults[part.name] = str(error)
+            if part.name in opened:
+                kernels[choice.gpu.index] = opened[part.name]
+                break
+    return kernels, faults
+
+
+def open_built(library: LoadableFile, interface: str) -> KernelLibrary:
+    """Open a kernel library that was built here, for a front end of that interface.
+
+    Raises:
+        TorchwheelError: it is for another front end, or the loader refuses it.
+    """
+    _require_interface(_scan(library).interface, library.path.name, interface)
+    return _open(library)
+
+
+def _open(library: LoadableFile, part: Part | None = None) -> KernelLibrary:
+    try:
+        return KernelLibrary(library.path, library.load()._handle, part)
+    except OSError as error:
+        name = library.path.name
+        raise TorchwheelError(f"{name}: cannot be opened: {reason_of(error)}") from error
+
+
+def verify_part(
+    part: Part, package: Path, interface: str | None = None
+) -> tuple[LoadableFile, str]:
+    """The open library of a part and its interface. Nothing of it runs.
+
+    Args:
+        part: its claims, with the hash of the file.
+        package: the folder of the package.
+        interface: that of the front end, for a kernel library.
+
+    Raises:
+        TorchwheelError: the file is not the one that was installed, or does not fit the front end.
+    """
+    try:
+        library = open_loadable(package.parent / part.file)
+        found = _scan(library)
+    except OSError as error:
+        raise TorchwheelError(f"{part.file}: cannot be read: {error.strerror}") from error
+    if found.sha256 != part.sha256:
+        why = replaced_text(part.sha256, found.sha256, package.name)
+        raise TorchwheelError(f"{part.file}: {why}")
+    if part.kind != "kernels" and not found.takes_kernels:
+        raise TorchwheelError(
+            f"{part.file}: expected a front end that has torchwheel_use_kernels, found none; "
+            f"reinstall {package.name}"
+        )
+    return library, _require_interface(found.interface, part.file, interface)
+
+
+_BLOCK, _LONGEST = 1 << 16, 128
+_USE = b"torchwheel_use_kernels\0"
+_INTERFACE = re.compile(rb"torchwheel_interface=(\w+)\0")
+
+
+class _Scan(NamedTuple):
+    """What the bytes of a library say.
+
+    Attributes:
+        sha256: of all of them.
+        takes_kernels: whether it has the function that takes kernel libraries.
+        interface: the digest of the headers that both sides were compiled with, if it is there.
+    """
+
+    sha256: str
+    takes_kernels: bool
+    interface: str | None
+
+
+def _scan(library: LoadableFile) -> _Scan:
+    """Read a library once, in blocks: its memory would take longer to get than to hash."""
+    digest, takes_kernels, interface, block = hashlib.sha256(), False, None, b""
+    with library.open() as file:
+        while new := file.read(_BLOCK):
+            digest.update(new)
+            block = block[-_LONGEST:] + new
+            takes_kernels = takes_kernels or _USE in block
+            interface = interface or _INTERFACE.search(block)
+    return _Scan(digest.hexdigest(), takes_kernels, interface[1].decode() if interface else None)
+
+
+def _require_interface(found: str | None, name: str, expected: str | None) -> str:
+    """The interface of the library `name`: the front end's, or any where None is expected."""
+    if found is None or expected not in (None, found):
+        wanted = f"the front end's interface, {expected}" if expected else "an interface"
+        says = f"expected {wanted}, found {found or 'none'}; use one version of both"
+        raise TorchwheelError(f"{name}: {says}")
+    return found

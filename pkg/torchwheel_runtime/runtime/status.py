@@ -1,0 +1,156 @@
+"""What the operators of an extension run on, as data."""
+
+import dataclasses
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Literal, get_args
+
+MODE_VARIABLE = "TORCHWHEEL_MODE"
+
+Mode = Literal["auto", "prebuilt", "jit", "fallback", "error"]
+"""auto: prebuilt, else built at first use, else plain PyTorch. prebuilt: build nothing. jit: ignore
+the prebuilt library. fallback: plain PyTorch. error: like auto, but plain PyTorch in place of a
+GPU's kernels is an error."""
+
+
+def read_mode(environ: Mapping[str, str]) -> Mode:
+    """The mode that TORCHWHEEL_MODE names; an unknown one is a warning, and auto."""
+    name = environ.get(MODE_VARIABLE) or "auto"
+    for known in get_args(Mode):
+        if name == known:
+            return known  # type: ignore[no-any-return]
+    warn(f"{MODE_VARIABLE}={name}: one of {', '.join(get_args(Mode))} expected; auto is taken")
+    return "auto"
+
+
+def may_load(chosen: Mode) -> bool:
+    """Whether a prebuilt library may be loaded."""
+    return chosen in ("auto", "prebuilt", "error")
+
+
+def may_build(chosen: Mode) -> bool:
+    """Whether a library may be built at first use."""
+    return chosen in ("auto", "jit", "error")
+
+
+def warn(text: str) -> None:
+    """Warn whoever called the caller, in one line: what is foreign in the text is escaped."""
+    from torchwheel_runtime.text import (  # noqa: PLC0415 - the import of an extension needs none
+        escape,
+    )
+
+    warnings.warn(escape(text), RuntimeWarning, stacklevel=3)
+
+
+LoadStep = Literal["prebuilt", "jit cache", "jit build"]
+Way = Literal["prebuilt", "jit cache", "jit build", "fallback", "waiting"]
+"""What an operator runs on; "waiting": it is built at its first call on a GPU."""
+WAY_TEXTS: Mapping[Way, str] = {
+    "prebuilt": "prebuilt",
+    "jit cache": "jit cache",
+    "jit build": "jit build",
+    "fallback": "plain PyTorch",
+    "waiting": "to be built at its first call on a GPU",
+}
+"""The ways in the words of a report."""
+
+
+def ways_text(ways: Mapping[str, Way]) -> str:
+    """What operator families run on, e.g. "jit build (bias_act); plain PyTorch (gemm)".
+
+    Without their names, if all run on the same.
+    """
+    names: dict[Way, list[str]] = {}
+    for name, way in ways.items():
+        names.setdefault(way, []).append(name)
+    if len(names) == 1:
+        return WAY_TEXTS[next(iter(names))]
+    return "; ".join(f"{WAY_TEXTS[way]} ({', '.join(alike)})" for way, alike in names.items())
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """A step of the load order that failed, and why.
+
+    Attributes:
+        step: the step.
+        reason: one line, with the fix.
+        fault: whether it deserves a warning: a library that does not load does, one that was never
+            installed does not.
+    """
+
+    step: LoadStep
+    reason: str
+    fault: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.step}: {self.reason}"
+
+
+@dataclasses.dataclass(frozen=True)
+class OperatorStatus:
+    """One operator family.
+
+    Attributes:
+        operator: its name, e.g. "bias_act".
+        ops: its operators in torch, e.g. ("fusedops::bias_gelu", …).
+        way: what it runs on.
+        library: the native library's file, if it runs on one.
+        refusals: the earlier steps that failed, in order.
+    """
+
+    operator: str
+    ops: tuple[str, ...]
+    way: Way
+    library: Path | None = None
+    refusals: tuple[Refusal, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """One line: what it runs on, or why it falls back."""
+        if self.library is not None:
+            return f"{self.way}: {self.library.name}"
+        return "; ".join(map(str, self.refusals)) or self.way
+
+
+@dataclasses.dataclass(frozen=True)
+class ExtensionStatus:
+    """What an extension runs on.
+
+    Attributes:
+        package: e.g. "fusedops".
+        mode: the mode in force (TORCHWHEEL_MODE).
+        operators: each operator family.
+        module: the extension module, if the prebuilt library is one.
+        choices: of a universal wheel, after the first call: a line on the front end in use, and one
+            for each GPU, which says why each kernel library was chosen or not.
+        waiting_gpus: GPUs that the universal wheel has no code for: kernels are built at the first
+            call there, beside those of other GPUs.
+    """
+
+    package: str
+    mode: str
+    operators: tuple[OperatorStatus, ...]
+    module: ModuleType | None = None
+    choices: tuple[str, ...] = ()
+    waiting_gpus: tuple[int, ...] = ()
+
+    @property
+    def library(self) -> Path | None:
+        """The prebuilt library in use."""
+        return next(
+            (operator.library for operator in self.operators if operator.way == "prebuilt"), None
+        )
+
+    @property
+    def native(self) -> bool:
+        """Whether every operator runs on a native library."""
+        return all(operator.library is not None for operator in self.operators)
+
+    @property
+    def reason(self) -> str:
+        """One line on what the operators run on."""
+        reasons = dict.fromkeys(operator.reason for operator in self.operators)
+        return "; ".join(reasons)

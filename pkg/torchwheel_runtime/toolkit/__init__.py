@@ -1,0 +1,1 @@
+"""Provides toolkits and torch's headers, each file by its hash."""
