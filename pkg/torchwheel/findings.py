@@ -1,4 +1,7 @@
-"""Findings: what is not as it should be. Rendered as text, JSON, SARIF 2.1.0 and Markdown."""
+"""Results of checks, and findings: what is not as it should be.
+
+Rendered as text, JSON, SARIF 2.1.0 and Markdown.
+"""
 
 import dataclasses
 import json
@@ -49,6 +52,15 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.where}: {self.says}" if self.where else self.says
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckResult:
+    """The verdict of a gate over a wheel, or of a check of a signature."""
+
+    name: str
+    ok: bool
+    says: str
 
 
 def finding_json(finding: Finding) -> dict[str, str]:

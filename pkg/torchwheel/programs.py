@@ -5,7 +5,6 @@ tells which processes those are. In a user's own process no signal handler is to
 """
 
 import contextlib
-import ctypes
 import io
 import os
 import signal
@@ -228,6 +227,8 @@ def end_programs_on_signals() -> Iterator[None]:
 
 def _adopt_orphans(adopt: bool) -> None:
     """Be the parent of what a program leaves running, so that it can be found; or no more."""
+    import ctypes  # noqa: PLC0415 - a container's Python may lack it, and needs none
+
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(adopt), 0, 0, 0)
 

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any, NoReturn, TypeVar
 from torchwheel_runtime.text import escape, quote
 
 Action = Callable[[argparse.Namespace], int]
+Declare = Callable[["argparse._ActionsContainer"], object]
+"""Declares an option, a positional argument or a group of them."""
 _Request = TypeVar("_Request")
 
 
@@ -19,31 +22,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the usage and the error, and end with status 2."""
         super().error(escape(message))
-
-
-@dataclasses.dataclass(frozen=True)
-class Option:
-    """One call of argparse's `add_argument`."""
-
-    names: tuple[str, ...]
-    settings: dict[str, Any]
-
-    def add_to(self, parser: "argparse._ActionsContainer") -> None:
-        """Declare the option or the positional argument."""
-        parser.add_argument(*self.names, **self.settings)
-
-
-@dataclasses.dataclass(frozen=True)
-class Choice:
-    """Options of which a call may have one."""
-
-    options: tuple[Option, ...]
-
-    def add_to(self, parser: "argparse._ActionsContainer") -> None:
-        """Declare the options as mutually exclusive."""
-        group = parser.add_mutually_exclusive_group()
-        for option in self.options:
-            option.add_to(group)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,31 +38,37 @@ class Command:
 
     name: str
     help: str
-    options: tuple[Option | Choice, ...] = ()
+    options: tuple[Declare, ...] = ()
     run: Action | None = None
     commands: tuple["Command", ...] = ()
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         """Declare the options of this command, or the commands of this group."""
-        for option in self.options:
-            option.add_to(parser)
+        for declare in self.options:
+            declare(parser)
         if self.commands:
             add_commands(parser, self.commands, "ACTION")
         else:
             parser.set_defaults(command=self)
 
 
-def option(*names: str, **settings: Any) -> Option:  # noqa: ANN401 - as argparse takes them
+def option(*names: str, **settings: Any) -> Declare:  # noqa: ANN401 - as argparse takes them
     """An option or a positional argument, with the settings of argparse's `add_argument`."""
-    return Option(names, settings)
+    return lambda parser: parser.add_argument(*names, **settings)
 
 
-def one_of(*options: Option) -> Choice:
+def one_of(*options: Declare) -> Declare:
     """Options that exclude each other."""
-    return Choice(options)
+
+    def declare(parser: "argparse._ActionsContainer") -> None:
+        exclusive = parser.add_mutually_exclusive_group()
+        for one in options:
+            one(exclusive)
+
+    return declare
 
 
-def command(name: str, help_: str, *options: Option | Choice) -> Callable[[Action], Command]:
+def command(name: str, help_: str, *options: Declare) -> Callable[[Action], Command]:
     """Decorator: make a function that takes the parsed options a command."""
     return lambda run: Command(name, help_, options, run)
 
@@ -104,18 +88,16 @@ def add_commands(
         entry.add_to(choices.add_parser(word, help=entry.help, description=entry.help))
 
 
-def command_parser(
-    name: str, help_: str, options: Sequence[Option | Choice]
-) -> argparse.ArgumentParser:
+def command_parser(name: str, help_: str, options: Sequence[Declare]) -> argparse.ArgumentParser:
     """The parser of one command alone, for calls that do not come through `torchwheel`."""
     parser = Parser(prog=f"torchwheel {name}", description=help_)
-    for entry in options:
-        entry.add_to(parser)
+    for declare in options:
+        declare(parser)
     return parser
 
 
 def request_of(
-    kind: type[_Request],
+    kind: Callable[..., _Request],
     options: argparse.Namespace,
     **others: Any,  # noqa: ANN401 - any field
 ) -> _Request:
@@ -123,13 +105,12 @@ def request_of(
 
     Lists become tuples. `others` are fields that are no option, or are read further.
     """
-    given = {name: vars(options)[name] for name in _fields(kind) if name in vars(options)}
-    read = {name: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
-    return kind(**{**read, **others})
-
-
-def _fields(kind: Any) -> list[str]:  # noqa: ANN401 - a dataclass
-    return [field.name for field in dataclasses.fields(kind)]
+    fields = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in vars(options).items()
+        if name in inspect.signature(kind).parameters
+    }
+    return kind(**{**fields, **others})
 
 
 _MOST = 10**6

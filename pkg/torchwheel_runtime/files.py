@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
-from torchwheel_runtime.errors import NO_SPACE, DiskFullError, TorchwheelError, UsageError
-from torchwheel_runtime.text import escape, quote, shorten_line
+from torchwheel_runtime.errors import NO_SPACE, DiskFullError, TorchwheelError
+from torchwheel_runtime.ownership import is_open_at
 
 _TEMPORARY = ".temporary"
 _PREVIOUS = ".previous"
@@ -62,56 +62,15 @@ def record_hash(digest: bytes) -> str:
 def path_inside(folder: Path, member: str, archive: str) -> Path:
     """The path of `member` of `archive` below `folder`; a name that leads out is refused."""
     path = folder / member
-    if not _is_really_inside(folder, path):
+    if not leads_inside(folder, path):
         raise TorchwheelError(f"{archive}: member {member!r} leaves its folder")
     return path
 
 
-def _is_really_inside(folder: Path, path: Path) -> bool:
+def leads_inside(folder: Path, path: Path) -> bool:
+    """Whether a path is below `folder`, wherever links lead."""
     # Path.resolve raises a RuntimeError for a ring of links.
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
-
-
-def link_stays(folder: Path, link: Path) -> bool:
-    """Whether a link below `folder` leads to a place in it, and a copy of both would too.
-
-    A copy has another path, so the link's own text may not lead out. Where it really leads is asked
-    as well, as a part of the text may be another link.
-    """
-    place = Path(os.path.normpath(link.parent.relative_to(folder) / link.readlink()))
-    outside = place.is_absolute() or place.parts[:1] == (os.pardir,)
-    return not outside and _is_really_inside(folder, link)
-
-
-def own_paths(folder: Path, paths: Iterable[Path]) -> set[Path]:
-    """Paths below `folder`; for one that leads through a link, the first link on its way.
-
-    What is behind a link has a path of its own, as links stay in the folder.
-
-    Raises:
-        UsageError: a path, or a link on the way to it, leads out of the folder.
-    """
-    first_links: dict[Path, Path | None] = {folder: None}
-    depth = len(folder.parts)
-    paths = list(paths)
-    for path in paths:
-        if path.parts[:depth] != folder.parts or os.pardir in path.parts[depth:]:
-            # A forged index of git can list such a name.
-            name = quote(str(path))
-            raise UsageError(f"{folder}: expected the names of its own files, found {name}")
-        steps = [path]
-        while steps[-1] not in first_links:
-            steps.append(steps[-1].parent)
-        for step in reversed(steps[:-1]):
-            own = step if step.is_symlink() else None
-            if own and not link_stays(folder, own):
-                where, text = escape(str(folder)), shorten_line(escape(str(own.readlink())))
-                raise UsageError(
-                    f"{escape(str(own))}: expected a link that stays in {where}, found one to "
-                    f"{text}; replace it by the file"
-                )
-            first_links[step] = first_links[step.parent] or own
-    return {first_links[path] or path for path in paths}
 
 
 @contextlib.contextmanager
@@ -236,7 +195,7 @@ def _locked(new_name: Callable[[], Path], make: Callable[[Path], int]) -> Iterat
         try:
             with contextlib.suppress(OSError):
                 fcntl.flock(handle, fcntl.LOCK_EX)
-            if _is_open_at(path, handle):
+            if is_open_at(path, handle):
                 yield path
                 return
         finally:
@@ -244,13 +203,6 @@ def _locked(new_name: Callable[[], Path], make: Callable[[Path], int]) -> Iterat
                 os.close(handle)
     # In a folder such as /proc nothing can be made, whatever its mode says, and no name is there.
     raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path.parent))
-
-
-def _is_open_at(path: Path, handle: int) -> bool:
-    try:
-        return os.path.samestat(path.lstat(), os.fstat(handle))
-    except FileNotFoundError:
-        return False
 
 
 def _make_file(path: Path) -> int:

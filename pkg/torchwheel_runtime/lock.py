@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
+from torchwheel_runtime.ownership import is_open_at
+
 
 class LockBusyError(Exception):
     """Another process or thread holds the lock."""
@@ -47,13 +49,6 @@ def hold_lock(lock: Path, busy: Callable[[], None]) -> Iterator[IO[bytes]]:
                 busy()
                 fcntl.flock(file, fcntl.LOCK_EX)
             # A file that was unlinked during the wait locks nothing: take the new file.
-            if _is_same_file(lock, file):
+            if is_open_at(lock, file.fileno()):
                 yield file
                 return
-
-
-def _is_same_file(path: Path, file: IO[bytes]) -> bool:
-    try:
-        return os.path.samestat(path.lstat(), os.fstat(file.fileno()))
-    except FileNotFoundError:
-        return False

@@ -83,6 +83,14 @@ def open_regular(path: Path) -> int:
     return handle
 
 
+def is_open_at(path: Path, handle: int) -> bool:
+    """Whether an open file or folder is the one that is at `path` now."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(handle))
+    except OSError:
+        return False
+
+
 def is_irregular(path: Path) -> bool:
     """Whether there is a pipe, a device or a socket, or a link to one: its reader may never end."""
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel_runtime.builder.hipify import hipify
+from torchwheel_runtime.builder.sources import hipify
 from torchwheel_runtime.inspect.hip import read_hip_code
 
 pytestmark = pytest.mark.containers

@@ -7,11 +7,11 @@ import time
 
 import pytest
 
-from torchwheel.image.snapshots import require_snapshot
+from torchwheel.image.recipes import require_snapshot
 from torchwheel_runtime import download
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.fetch import Fetcher
-from torchwheel_runtime.toolkit.remote import RemoteArchive
+from torchwheel_runtime.toolkit.index import RemoteArchive
 
 SECONDS = 0.2
 """Of each download here."""

@@ -27,9 +27,8 @@ from torchwheel.check.named_gates import NAMED_GATES, findings_of
 from torchwheel.evidence.bundles import BundleVerifier, open_verifier
 from torchwheel.findings import sarif_text, summary_text
 from torchwheel.index.catalogue import read_catalogues, upload_times
-from torchwheel.index.contents import index_of
+from torchwheel.index.contents import Store, index_of
 from torchwheel.index.pages import index_pages
-from torchwheel.index.store import Store
 from torchwheel.index.withdrawals import Withdrawals, read_withdrawals
 from torchwheel.inspect.inspection import inspect_wheel
 from torchwheel.inspect.library_facts import read_targets
@@ -42,7 +41,7 @@ from torchwheel.matrix.load import load
 from torchwheel.pipeline import records
 from torchwheel.pipeline.kernel_artifacts import read_artifact
 from torchwheel.release.artifacts import read_artifacts
-from torchwheel.release.report import first_uploads
+from torchwheel.release.folder import first_uploads
 from torchwheel.scaffold.foreign import read_project
 from torchwheel.smoke.results import record_from_files
 from torchwheel.toolkit.project_page import JSON
@@ -57,7 +56,7 @@ from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.fetch import Answer
 from torchwheel_runtime.inspect import cuda, elf, hip
 from torchwheel_runtime.inspect.fatbin import read_fatbin
-from torchwheel_runtime.inspect.gpu_code import read_gpu_code
+from torchwheel_runtime.inspect.hip import read_gpu_code
 from torchwheel_runtime.inspect.window import CpuTime, Window
 from torchwheel_runtime.jit.lookup import CacheEntry
 from torchwheel_runtime.json_files import parse_json
@@ -108,8 +107,8 @@ def _matrix(content: bytes, folder: Path) -> None:
 def _wheel(content: bytes, folder: Path) -> None:
     path = _write(folder, seeds.WHEEL, content)
     with open_wheel(path) as opened, opened.extract() as files:
-        for file in files:
-            elf.read_library(file.path, file.member)
+        for member, library in files.items():
+            elf.read_library(library, member)
 
 
 def _anybodys(content: bytes, folder: Path) -> None:
@@ -275,8 +274,8 @@ class _OnePage:
 
 
 _ENVIRONMENT = TargetEnvironment(
-    python=Path("/venv/bin/python"),
-    version="3.12.3",
+    program=Path("/venv/bin/python"),
+    python="3.12.3",
     implementation="CPython",
     platform="linux_x86_64",
     tags=("cp312-cp312-manylinux_2_28_x86_64", "py3-none-any"),

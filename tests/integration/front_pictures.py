@@ -22,9 +22,8 @@ from torchwheel.index.catalogue import (  # noqa: E402
     SmokeRun,
     read_wheel_entry,
 )
-from torchwheel.index.contents import index_of  # noqa: E402
+from torchwheel.index.contents import Store, index_of  # noqa: E402
 from torchwheel.index.serve import serve_in_background  # noqa: E402
-from torchwheel.index.store import Store  # noqa: E402
 from torchwheel.index.withdrawals import Withdrawals  # noqa: E402
 from torchwheel.inspect.wheel import read_wheel  # noqa: E402
 from torchwheel.matrix.load import load  # noqa: E402

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from jitmaker import Told
-from torchwheel.matrix.project_source import ProjectSource
+from torchwheel.matrix.forms import ProjectSource
 from torchwheel.pipeline.container_options import _uv_cache
 from torchwheel.pipeline.inputs import Run
 from torchwheel.pipeline.sources import download_release

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from torchwheel.check.facts import Limits, read_facts
-from torchwheel.check.gates import GateResult, all_passed, gates_text, judge, run_gates
+from torchwheel.check.gates import all_passed, gates_text, judge, run_gates
+from torchwheel.findings import CheckResult
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.claims import Claims
 from wheelmaker import stable, wheel_around
@@ -75,7 +76,7 @@ def pack(folder: Path, library: bytes, claims: Claims = CLAIMS, tag: str | None 
     return wheel_around(folder, library, claims, tag)
 
 
-def failures(results: tuple[GateResult, ...]) -> dict[str, str]:
+def failures(results: tuple[CheckResult, ...]) -> dict[str, str]:
     return {result.name: result.says for result in results if not result.ok}
 
 

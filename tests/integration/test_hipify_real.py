@@ -13,9 +13,8 @@ import pytest
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder.extension import Extension, Module, Operator
-from torchwheel_runtime.builder.hipify import hipify, hipify_sources
 from torchwheel_runtime.builder.recipe import make_recipe
-from torchwheel_runtime.builder.sources import DeviceFile, Sources
+from torchwheel_runtime.builder.sources import DeviceFile, Sources, hipify, hipify_sources
 from torchwheel_runtime.builder.target import DeviceCompiler, Python, Target, TorchHeaders
 from torchwheel_runtime.errors import TorchwheelError
 

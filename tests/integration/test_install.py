@@ -47,8 +47,8 @@ def newest_libstdcxx(wheel):
     with open_wheel(wheel) as opened, opened.extract() as files:
         needed = [
             tuple(map(int, found.removeprefix("GLIBCXX_").split(".")))
-            for file in files
-            for versions in versions_needed(read_library(file.path)).values()
+            for path in files.values()
+            for versions in versions_needed(read_library(path)).values()
             for found in versions
             if found.startswith("GLIBCXX_")
         ]

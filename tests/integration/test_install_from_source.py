@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from torchwheel_runtime.inspect.cuda import find_cuobjdump
-from torchwheel_runtime.inspect.gpu_code import read_gpu_code
+from torchwheel_runtime.inspect.hip import read_gpu_code
 from torchwheel_runtime.inspect.window import CpuTime
 
 pytestmark = pytest.mark.integration

@@ -19,8 +19,7 @@ from torchwheel.pipeline.bundled import EPOCH
 from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.repair import repack, repack_members, stamp, wheel_members
 from torchwheel.pipeline.sources import source_files
-from torchwheel.release.artifacts import BundledWheel, Candidate
-from torchwheel.release.cases import ReleaseCase
+from torchwheel.release.artifacts import Candidate, HashedWheel, ReleaseCase
 from torchwheel.release.sdists import Sdist, make_sdists, sdist_faults
 from torchwheel_runtime.builder import environment
 from torchwheel_runtime.builder.setuptools_ext import NATIVE_REQUIREMENTS
@@ -65,7 +64,7 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def released(root: Path, matrix: Matrix, out: Path) -> tuple[list[ReleaseCase], list[BundledWheel]]:
+def released(root: Path, matrix: Matrix, out: Path) -> tuple[list[ReleaseCase], list[HashedWheel]]:
     """What a run built of these sources: the pure wheel, and the helper's."""
     found = []
     (out / "packed").mkdir(parents=True)
@@ -78,8 +77,8 @@ def released(root: Path, matrix: Matrix, out: Path) -> tuple[list[ReleaseCase], 
         )
     demo, helper = found
     (variant,) = select(matrix, ["pure"])
-    case = ReleaseCase(variant, Candidate(demo, PURE, sha256(demo.path), ()), (), (), {})
-    return [case], [BundledWheel(helper, sha256(helper.path))]
+    case = ReleaseCase(variant, Candidate(demo, sha256(demo.path), PURE, ()), (), (), {})
+    return [case], [HashedWheel(helper, sha256(helper.path))]
 
 
 def made(root: Path, matrix: Matrix, scratch: Path) -> list[Sdist]:
@@ -127,7 +126,7 @@ def test_a_native_wheel_has_the_files_of_the_sources_too(root, matrix, tmp_path)
         built = folder / "demo-1.0.0-py3-none-linux_x86_64.whl"
         claims = stable(toolkit=local)
         wheel = stamp(repack_members({**members, **more}, built), claims, folder / "out")
-        candidate = Candidate(read_wheel(wheel), claims, sha256(wheel), ())
+        candidate = Candidate(read_wheel(wheel), sha256(wheel), claims, ())
         return dataclasses.replace(case, candidate=candidate)
 
     cases = [

@@ -23,7 +23,7 @@ from torchwheel_runtime.toolkit import provision
 from torchwheel_runtime.toolkit.host import host_compiler
 from torchwheel_runtime.toolkit.index import target_options
 from torchwheel_runtime.toolkit.lock import components
-from torchwheel_runtime.toolkit.verify import agreed_release
+from torchwheel_runtime.toolkit.provision import agreed_release
 
 pytestmark = pytest.mark.integration
 PLATFORM = "linux_x86_64"

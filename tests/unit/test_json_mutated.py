@@ -17,7 +17,7 @@ from torchwheel.sdist import build_setup
 from torchwheel.smoke import requirements
 from torchwheel.smoke.environment import Environment
 from torchwheel.steps.compiler_cache import CacheUse
-from torchwheel_runtime.builder import hipify
+from torchwheel_runtime.builder import sources
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.process import ProcessResult
 from torchwheel_runtime.toolkit import index
@@ -71,7 +71,7 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
     monkeypatch.setattr(requirements.process, "run", run)
     monkeypatch.setattr(index, "run_pip", run_pip)
     env = Environment(Path("python"), {}, Path("site"))
-    child = Path(hipify._CHILD)
+    child = Path(sources._CHILD)
     interpreter = {"path": "/usr/bin/python3", "version": "3.12.1", "build": "gcc"}
     state, usage = {"key": "key", "files": {WHEEL: "ab"}}, container_files.Usage(1.5, 5)
     return {
@@ -88,7 +88,7 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
         ),
         "hipify": Reader(
             json.dumps({"a.cu": "a.hip"}),
-            said_by_a_child(lambda folder: hipify._translated(folder, ["a.cu"], (), child)),
+            said_by_a_child(lambda folder: sources._translated(folder, ["a.cu"], (), child)),
         ),
     }
 

@@ -25,7 +25,7 @@ HALVES = (torchwheel, torchwheel_runtime)
 # They start a child that outlives a call, is killed as a group or runs without torchwheel.
 OTHERS = {
     "doctor/importing.py",
-    "image/reaper.py",
+    "image/engine.py",
     "pipeline/frontend.py",  # raises the error that PEP 517's hooks expect
     "process.py",
     "steps/compiler_cache.py",  # a server that runs beside the build

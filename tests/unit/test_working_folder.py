@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.image.reaper import reap_containers
+from torchwheel.image.engine import reap_containers
 from torchwheel.install.environment import TargetEnvironment, find_environment
 from torchwheel.install.installer import Installer, find_installer, install_others
 from torchwheel.pipeline.repair import repair
@@ -58,8 +58,9 @@ def repair_one(folder):
         repair(Path("no-1-py3-none-any.whl"), folder)
 
 
-def environment(folder, **installed):
-    return TargetEnvironment(PYTHON, "3.12", "CPython", "linux", (), installed=installed)
+def environment(folder, program=PYTHON, **installed):
+    here = {"python": "3.12", "platform": "linux", "glibc": None, "implementation": "CPython"}
+    return TargetEnvironment(program=program, tags=(), installed=installed, **here)
 
 
 def import_one(folder):
@@ -116,7 +117,7 @@ def test_uv_runs_elsewhere_and_relative_places_of_its_variables_stay(ran, tmp_pa
 
 
 def test_a_python_of_a_relative_path_is_found_from_elsewhere(ran, monkeypatch):
-    here = TargetEnvironment(Path("venv/bin/python"), "3.12", "CPython", "linux", ())
+    here = environment(Path(), Path("venv/bin/python"))
     command = find_installer(here, "uv").command
     assert command[-1] == f"{Path.cwd()}/venv/bin/python"
     assert Path(command[0]).is_absolute()

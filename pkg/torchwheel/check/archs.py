@@ -15,34 +15,27 @@ def archs(facts: WheelFacts, limits: Limits) -> str:
         if libraries:
             raise GateError(f"a pure wheel holds machine code: {libraries[0].name}")
         return "no machine code, none claimed"
+    by_library = facts.gpu_code.read()
     if claims.abi == "universal":
-        return _archs_of_parts(claims, facts.gpu_code.read())
+        return _archs_of_parts(claims, by_library)
+    code = [module for modules in by_library.values() for module in modules]
     if claims.backend is None:
-        found = {module.arch.binary_name for module in _all_code(facts)}
+        found = {module.arch.binary_name for module in code}
         if names := found | set(map(str, claims.archs)):
             raise GateError(f"no backend is claimed, but code for {', '.join(sorted(names))}")
         return "no code for a GPU, none claimed"
-    code, partial = _split(facts, limits)
     reasons = [limits.reason("archs", library.name) for library in libraries]
     if not code and reasons and all(reasons):
         return f"no code for a GPU by declaration: {reasons[0]}"
-    return _judge(claims.needs, code, partial)
-
-
-def _split(facts: WheelFacts, limits: Limits) -> tuple[list[GpuCode], list[str]]:
-    """All GPU code, and the kernels that need not be there for every arch, as declared."""
+    # Kernels that need not be there for every arch, as declared.
     partial = [
         kernel
-        for library, modules in facts.gpu_code.read().items()
+        for library, modules in by_library.items()
         if limits.reason("archs", library)
         for module in modules
         for kernel in module.kernels
     ]
-    return _all_code(facts), partial
-
-
-def _all_code(facts: WheelFacts) -> list[GpuCode]:
-    return [module for modules in facts.gpu_code.read().values() for module in modules]
+    return _judge(claims.needs, code, partial)
 
 
 def _judge(needs: LibraryNeeds, code: Sequence[GpuCode], partial: Sequence[str] = ()) -> str:

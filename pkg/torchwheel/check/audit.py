@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from auditwheel.error import NonPlatformWheelError
-from auditwheel.policy import Policy
 from auditwheel.wheel_abi import analyze_wheel_abi, get_wheel_elfdata
 
 from torchwheel.data import read
@@ -110,10 +109,10 @@ def audit(wheel: Path, exclude: frozenset[str], libraries: tuple[Library, ...]) 
     policy = analysis.overall_policy
     stricter = min((other for other in analysis.policies if policy < other), default=None)
     causes = symbol_causes(libraries, stricter.symbol_versions) if stricter else ()
-    if outside := _outside(
-        policy, stricter, {k: v.libs for k, v in analysis.external_refs.items()}
-    ):
-        causes += (f"libraries outside every manylinux system: {', '.join(outside)}",)
+    external = analysis.external_refs.get((stricter or policy).name)
+    if external and external.libs:
+        outside = ", ".join(sorted(external.libs))
+        causes += (f"libraries outside every manylinux system: {outside}",)
     return Audit(policy.name, policy.aliases, causes)
 
 
@@ -126,13 +125,8 @@ def symbol_causes(
         prefix, _, number = (symbol.version or "").partition("_")
         if prefix in permitted and number not in permitted[prefix]:
             symbols.setdefault((prefix, number), set()).add(symbol.name)
-    newest_first = sorted(symbols, key=_version_order, reverse=True)
+    newest_first = sorted(symbols, key=lambda v: (v[0], version_numbers(v[1])), reverse=True)
     return tuple(f"{prefix}_{n} by {_names(symbols[prefix, n])}" for prefix, n in newest_first)
-
-
-def _version_order(version: tuple[str, str]) -> tuple[str, tuple[int, ...]]:
-    prefix, number = version
-    return prefix, version_numbers(number)
 
 
 def _names(symbols: set[str]) -> str:
@@ -140,9 +134,3 @@ def _names(symbols: set[str]) -> str:
     names = sorted({n if len(n) <= LONGEST else f"{n[:LONGEST]}…" for n in symbols})
     more = len(symbols) - min(len(names), NAMED)
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
-
-
-def _outside(
-    policy: Policy, stricter: Policy | None, external: Mapping[str, Mapping[str, Path | None]]
-) -> list[str]:
-    return sorted(external.get((stricter or policy).name, {}))

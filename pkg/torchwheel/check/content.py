@@ -30,9 +30,10 @@ def content(facts: WheelFacts, limits: Limits) -> str:
     for library in libraries:
         if not is_library(library.name):
             raise GateError(f"{library.name}: is machine code, and its name is no library's")
-    tops = sorted(_tops(wheel))
+    tops = {member.split("/")[0] for member in wheel.members}
+    own = join_names(sorted(top for top in tops if not top.endswith(".dist-info")))
     known = "" if limits.project else ", not held against a pyproject.toml"
-    return f"{join_names(tops)}, {len(libraries)} libraries{known}"
+    return f"{own}, {len(libraries)} libraries{known}"
 
 
 def require_content(
@@ -68,9 +69,8 @@ def _fault_of(member: str, wheel: Wheel, declared: Declared | None) -> str | Non
     if runs_at_start(member):
         return "runs whenever Python starts"
     if is_outside(member):
-        return "is installed outside the packages" + (
-            f"; {_expected(declared)}" if declared else ""
-        )
+        expected = f"; {_expected(declared)}" if declared else ""
+        return f"is installed outside the packages{expected}"
     if len(path.parts) > 1 and top.endswith(".dist-info"):
         return _fault_of_metadata(path, wheel, declared)
     if len(path.parts) > 1 and top == f"{wheel.path.name.split('-')[0]}.libs":
@@ -116,13 +116,8 @@ def _is_metadata(path: PurePosixPath) -> bool:
     return len(path.parts) == 1 and (path.name in _METADATA or path.name.startswith(_LICENSES))
 
 
-def _expected(declared: Declared | None) -> str:
-    return f"expected files of {join_names(declared.packages if declared else ())}"
-
-
-def _tops(wheel: Wheel) -> set[str]:
-    tops = {member.split("/")[0] for member in wheel.members}
-    return {top for top in tops if not top.endswith(".dist-info")}
+def _expected(declared: Declared) -> str:
+    return f"expected files of {join_names(declared.packages)}"
 
 
 def _require_entry_points(wheel: Wheel, declared: Declared | None) -> None:

@@ -10,13 +10,13 @@ from typing import Generic, TypeVar
 
 from torchwheel.check.audit import Audit, audit, provided_by_torch
 from torchwheel.check.declared import Declared
-from torchwheel.inspect.wheel import ExtractedFile, OpenWheel, Wheel, open_wheel
+from torchwheel.inspect.wheel import OpenWheel, Wheel, open_wheel
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.inspect import budgets
 from torchwheel_runtime.inspect.cuda import find_cuobjdump
 from torchwheel_runtime.inspect.elf import GpuCode, Library, read_library, symbol_count
-from torchwheel_runtime.inspect.gpu_code import read_gpu_code
+from torchwheel_runtime.inspect.hip import read_gpu_code
 from torchwheel_runtime.inspect.window import CpuTime, WheelError
 
 
@@ -105,10 +105,8 @@ def read_facts(path: Path, program: Path | None = None) -> WheelFacts:
     with contextlib.ExitStack() as stack:
         opened = fact(lambda: stack.enter_context(open_wheel(path)))
         if opened.value:
-            facts = _facts_of(opened.value, program)
-        else:
-            facts = WheelFacts(Fact(fault=opened.fault), Fact(), Fact(), Fact())
-    return facts
+            return _facts_of(opened.value, program)
+    return WheelFacts(Fact(fault=opened.fault), Fact(), Fact(), Fact())
 
 
 def _facts_of(opened: OpenWheel, program: Path | None) -> WheelFacts:
@@ -122,21 +120,19 @@ def _facts_of(opened: OpenWheel, program: Path | None) -> WheelFacts:
         )
 
 
-def _libraries(files: tuple[ExtractedFile, ...]) -> tuple[Library, ...]:
-    symbols = sum(symbol_count(file.path) for file in files)
+def _libraries(files: Mapping[str, Path]) -> tuple[Library, ...]:
+    symbols = sum(map(symbol_count, files.values()))
     if symbols > budgets.SYMBOLS_OF_WHEEL:
         raise WheelError(
             f"{symbols} symbols in its libraries; at most {budgets.SYMBOLS_OF_WHEEL} expected"
         )
-    return tuple(read_library(file.path, file.member) for file in files)
+    return tuple(read_library(path, member) for member, path in files.items())
 
 
-def _gpu_code(
-    files: tuple[ExtractedFile, ...], program: Path | None
-) -> Mapping[str, tuple[GpuCode, ...]]:
+def _gpu_code(files: Mapping[str, Path], program: Path | None) -> Mapping[str, tuple[GpuCode, ...]]:
     cpu = CpuTime()
     find_program = functools.partial(find_cuobjdump, program)
-    return {file.member: read_gpu_code(file.path, find_program, cpu) for file in files}
+    return {member: read_gpu_code(path, find_program, cpu) for member, path in files.items()}
 
 
 def _audit(wheel: Wheel, libraries: tuple[Library, ...]) -> Audit:

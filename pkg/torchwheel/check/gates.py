@@ -4,7 +4,6 @@
 metadata say.
 """
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from torchwheel.check.libraries import platform_tag, runtime, torch_symbols
 from torchwheel.check.metadata import metadata
 from torchwheel.check.named_claims import case_of
 from torchwheel.check.named_gates import NAMED_GATES, findings_of_gate
-from torchwheel.findings import Finding, sarif_text, summary_text
+from torchwheel.findings import CheckResult, Finding, sarif_text, summary_text
 from torchwheel.inspect.inspection import inspect_wheel
 from torchwheel_runtime import files
 from torchwheel_runtime.errors import TorchwheelError, UsageError
@@ -62,29 +61,20 @@ GATES: Mapping[str, Gate] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class GateResult:
-    """The verdict of one gate."""
-
-    name: str
-    ok: bool
-    says: str
-
-
-Judged = tuple[tuple[GateResult, ...], tuple[Finding, ...]]
+Judged = tuple[tuple[CheckResult, ...], tuple[Finding, ...]]
 """The verdict of every gate, and all findings."""
 
 
 def run_gates(
     wheel: Path, limits: Limits, *, cuobjdump: Path | None = None
-) -> tuple[GateResult, ...]:
+) -> tuple[CheckResult, ...]:
     """Judge a wheel by every gate; `cuobjdump` is looked for if none is given."""
     return judge(read_facts(wheel, cuobjdump), limits)
 
 
 def judge(
     facts: WheelFacts, limits: Limits, gates: Mapping[str, Gate] = GATES
-) -> tuple[GateResult, ...]:
+) -> tuple[CheckResult, ...]:
     """The verdict of every gate on facts already read."""
     if facts.wheel.fault is not None:
         return _unread(gates, " ".join(facts.wheel.fault.split()))
@@ -120,54 +110,54 @@ def judge_named(wheel: Path, max_size_mib: float | None = None) -> Judged:
 
 def _run_gate(
     name: str, gate: Callable[[], str | Iterable[Finding]]
-) -> tuple[GateResult, tuple[Finding, ...]]:
+) -> tuple[CheckResult, tuple[Finding, ...]]:
     """Run a gate, which says what holds or yields findings. It fails closed."""
     try:
         said = gate()
         if isinstance(said, str):
-            return GateResult(name, True, said), ()
+            return CheckResult(name, True, said), ()
         return _result(name, tuple(said))
     except TorchwheelError as error:
         text = str(error)
     # A gate that breaks has not held.
     except Exception as error:
         text = f"the gate broke: {type(error).__name__}: {error}"
-    failed = GateResult(name, False, " ".join(text.split()))
+    failed = CheckResult(name, False, " ".join(text.split()))
     return failed, _failed([failed])
 
 
-def _result(name: str, found: tuple[Finding, ...]) -> tuple[GateResult, tuple[Finding, ...]]:
+def _result(name: str, found: tuple[Finding, ...]) -> tuple[CheckResult, tuple[Finding, ...]]:
     errors = [finding for finding in found if finding.level == "error"]
     said = errors or found
     more = f"; and {len(said) - _MOST_SAID} more" if len(said) > _MOST_SAID else ""
     text = "; ".join(map(str, said[:_MOST_SAID])) + more
-    return GateResult(name, not errors, text or "holds"), found
+    return CheckResult(name, not errors, text or "holds"), found
 
 
-def _failed(results: Iterable[GateResult]) -> tuple[Finding, ...]:
+def _failed(results: Iterable[CheckResult]) -> tuple[Finding, ...]:
     return tuple(Finding(result.name, result.says) for result in results if not result.ok)
 
 
-def _unread(gates: Iterable[str], fault: str) -> tuple[GateResult, ...]:
+def _unread(gates: Iterable[str], fault: str) -> tuple[CheckResult, ...]:
     """The verdict on a wheel that cannot be read: no gate holds, and the first says why."""
     first, *others = gates
     return (
-        GateResult(first, False, fault),
-        *(GateResult(name, False, _NOT_JUDGED) for name in others),
+        CheckResult(first, False, fault),
+        *(CheckResult(name, False, _NOT_JUDGED) for name in others),
     )
 
 
-def faults(results: Sequence[GateResult]) -> str:
+def faults(results: Sequence[CheckResult]) -> str:
     """The gates that do not hold, in one line."""
     return "; ".join(f"gate {result.name}: {result.says}" for result in results if not result.ok)
 
 
-def all_passed(results: Sequence[GateResult]) -> bool:
+def all_passed(results: Sequence[CheckResult]) -> bool:
     """Whether every gate of the table was run and held."""
     return [result.name for result in results] == list(GATES) and all(r.ok for r in results)
 
 
-def gates_text(results: Sequence[GateResult]) -> str:
+def gates_text(results: Sequence[CheckResult]) -> str:
     """One line a gate."""
     cells = [("ok" if result.ok else "FAILED", result.name, result.says) for result in results]
     return "".join(f"{row}\n" for row in table_rows("<6 < <", cells))

@@ -66,11 +66,9 @@ IMAGES_FOR = option("variant", nargs="*", help="variants they are for (default: 
 )
 def matrix(options: argparse.Namespace) -> int:
     """Print the variants as a table, as JSON or as the plan of a CI."""
-    from torchwheel.matrix.gitlab import gitlab_text
     from torchwheel.matrix.load import load
-    from torchwheel.matrix.render import append_github_output, matrix_text
-    from torchwheel.matrix.runners import with_gpu_runners
-    from torchwheel.matrix.variants import select
+    from torchwheel.matrix.render import append_github_output, gitlab_text, matrix_text
+    from torchwheel.matrix.variants import select, with_gpu_runners
 
     loaded = with_gpu_runners(load(options.matrix), options.gpu)
     selection = options.variant or ["all"]

@@ -13,7 +13,7 @@ from torchwheel_runtime.console import Terminal
 from torchwheel_runtime.errors import UsageError
 
 if TYPE_CHECKING:
-    from torchwheel.evidence.files import BelievedReleases
+    from torchwheel.evidence.files import Believed
 
 HANDOVER = (
     option(
@@ -72,7 +72,7 @@ def assemble(options: argparse.Namespace) -> int:
     """Verify the artifacts and write the release's folder."""
     from torchwheel.matrix.render import append_github_output
     from torchwheel.release.assemble import Signatures, assemble
-    from torchwheel.release.write import SUMS
+    from torchwheel.release.folder import SUMS
     from torchwheel_runtime.files import sha256
 
     signatures = None
@@ -142,7 +142,7 @@ def verify(options: argparse.Namespace) -> int:
     from torchwheel.evidence.policy import version_of_file, wheel_policy
     from torchwheel.evidence.verify import Expected, files_in, verify, verify_text
     from torchwheel.matrix.sections import ISSUER
-    from torchwheel.release.dates import judge_date
+    from torchwheel.release.sources import judge_date
 
     date = partial(judge_date, sources=options.sources) if options.sources else None
     verifier = open_verifier(options.trusted_root)
@@ -189,31 +189,32 @@ def verify(options: argparse.Namespace) -> int:
 )
 def index_build(options: argparse.Namespace) -> int:
     """Write the index's folder."""
-    from torchwheel.index.build import build_index_of_releases, without_collector
-    from torchwheel.index.store import store_of
+    from torchwheel.index.build import build_index_of_releases
+    from torchwheel.index.contents import store_of
 
     store = store_of(options.address, os.environ)
     places, out = options.catalogue, options.out
-    atexit.register(gc.freeze)  # else Python looks through all objects when it ends
-    with without_collector():
-        believed = _believed_releases(options) if options.repository is not None else None
-        print(build_index_of_releases(places, store, options.yanked, out, believed))
+    # Catalogues are many objects without a cycle, and this process ends here: to look through them
+    # for cycles would take a fifth of the time, and at the end as long again.
+    gc.disable()
+    atexit.register(gc.freeze)
+    believed = _believed_releases(options) if options.repository is not None else None
+    print(build_index_of_releases(places, store, options.yanked, out, believed))
     return 0
 
 
-def _believed_releases(options: argparse.Namespace) -> "BelievedReleases":
+def _believed_releases(options: argparse.Namespace) -> "Believed":
     """Whose signatures an index asks for."""
     from torchwheel.evidence.bundles import open_verifier
-    from torchwheel.evidence.files import BelievedReleases
+    from torchwheel.evidence.files import Believed, open_verified
     from torchwheel.evidence.policy import release_policies
-    from torchwheel.evidence.verified import open_verified
     from torchwheel.matrix.load import load
 
     section, where = load(options.matrix).evidence, str(options.matrix)
     policies = release_policies(section, where, repository=options.repository)
     unsigned = frozenset(section.unsigned if section else ())
     read = open_verifier(options.trusted_root).read
-    return BelievedReleases(policies, read, unsigned, open_verified(policies, options.trusted_root))
+    return Believed(policies, read, unsigned, open_verified(policies, options.trusted_root))
 
 
 @command(
@@ -337,7 +338,7 @@ def _check_handover(options: argparse.Namespace) -> str:
             commit=options.commit,
             ref=RELEASES,
         )
-        believed = Believed(policy, open_verifier(options.trusted_root).read)
+        believed = Believed((policy,), open_verifier(options.trusted_root).read)
     return check_handover(options.folder, options.sums, options.attestation, believed)
 
 

@@ -21,9 +21,8 @@ from sigstore.errors import VerificationError
 from sigstore.models import Bundle, TrustedRoot
 from sigstore.verify import Verifier
 
-from torchwheel.evidence.files import Attestation
+from torchwheel.evidence.files import LATEST, TRUSTED_ROOT, Attestation
 from torchwheel.evidence.policy import Signer
-from torchwheel.evidence.verified import LATEST, TRUSTED_ROOT
 from torchwheel_runtime.errors import MalformedError, TorchwheelError
 from torchwheel_runtime.json_files import parse_json, read_bounded
 from torchwheel_runtime.os_errors import explain

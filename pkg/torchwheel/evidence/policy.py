@@ -14,6 +14,7 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
+from torchwheel.findings import CheckResult
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.text import escape, join_names, quote
 from torchwheel_runtime.versions import has_long_number
@@ -83,16 +84,7 @@ class Policy:
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class EvidenceCheck:
-    """One field of a signer held against the policy."""
-
-    name: str
-    ok: bool
-    says: str
-
-
-def judge_signer(signer: Signer, policy: Policy) -> tuple[EvidenceCheck, ...]:
+def judge_signer(signer: Signer, policy: Policy) -> tuple[CheckResult, ...]:
     """Hold every field that the policy names against it."""
     return (
         _compare("issuer", signer.issuer, policy.issuer),
@@ -104,24 +96,24 @@ def judge_signer(signer: Signer, policy: Policy) -> tuple[EvidenceCheck, ...]:
     )
 
 
-def _compare(name: str, found: str, expected: str | None) -> EvidenceCheck:
+def _compare(name: str, found: str, expected: str | None) -> CheckResult:
     # A pattern is for refs; no other field may hold a pattern's characters.
     if expected is None or found == expected:
-        return EvidenceCheck(name, True, escape(found))
+        return CheckResult(name, True, escape(found))
     if name == "ref" and fnmatch.fnmatchcase(found, expected):
-        return EvidenceCheck(name, True, escape(found))
-    return EvidenceCheck(name, False, f"expected {name} {expected}, found {_found(found)}")
+        return CheckResult(name, True, escape(found))
+    return CheckResult(name, False, f"expected {name} {expected}, found {_found(found)}")
 
 
-def _judge_ref(signer: Signer, policy: Policy) -> EvidenceCheck:
+def _judge_ref(signer: Signer, policy: Policy) -> CheckResult:
     if policy.ref != RELEASES:
         return _compare("ref", signer.ref, policy.ref)
     found = version_of_ref(signer.ref)
     if found is not None and policy.version in (None, found):
-        return EvidenceCheck("ref", True, escape(signer.ref))
+        return CheckResult("ref", True, escape(signer.ref))
     expected = f"refs/tags/v{policy.version}" if policy.version else RELEASES
     says = f"expected ref {expected}, found {_found(signer.ref)}"
-    return EvidenceCheck("ref", False, says)
+    return CheckResult("ref", False, says)
 
 
 def version_of_ref(ref: str) -> Version | None:
@@ -144,26 +136,26 @@ def version_of_file(name: str) -> Version | None:
         return None
 
 
-def _judge_workflow(signer: Signer, policy: Policy) -> EvidenceCheck:
+def _judge_workflow(signer: Signer, policy: Policy) -> CheckResult:
     path = signer.workflow_path
     if signer.workflow_commit != signer.commit:
         # A called workflow of another commit would run with the right sources and another recipe.
         says = f"expected workflow {_found(path)} of commit {_found(signer.commit)}"
-        return EvidenceCheck("workflow", False, f"{says}, found {_found(signer.workflow_commit)}")
+        return CheckResult("workflow", False, f"{says}, found {_found(signer.workflow_commit)}")
     if policy.workflows:
         if policy.roles_of(signer):
-            return EvidenceCheck("workflow", True, escape(path))
+            return CheckResult("workflow", True, escape(path))
         if signer.workflow == f"{signer.repository}/{path}@{signer.ref}" and (
             signer.repository != policy.repository and path in policy.workflows.values()
         ):
             # The repository is another one, which is a fault of its own.
-            return EvidenceCheck("workflow", True, escape(path))
+            return CheckResult("workflow", True, escape(path))
         expected = " or ".join(dict.fromkeys(policy.workflows.values()))
     else:
         if signer.workflow.startswith(f"{policy.repository}/"):
-            return EvidenceCheck("workflow", True, escape(path))
+            return CheckResult("workflow", True, escape(path))
         expected = f"one of {policy.repository}"
-    return EvidenceCheck("workflow", False, f"expected workflow {expected}, found {_found(path)}")
+    return CheckResult("workflow", False, f"expected workflow {expected}, found {_found(path)}")
 
 
 def _found(text: str) -> str:

@@ -6,14 +6,15 @@ from datetime import datetime
 from pathlib import Path
 
 from torchwheel.evidence.files import BUNDLES, Attestation, ReadBundle
-from torchwheel.evidence.policy import EvidenceCheck, Policy, judge_signer
+from torchwheel.evidence.policy import Policy, judge_signer
+from torchwheel.findings import CheckResult
 from torchwheel_runtime.errors import MalformedError, TorchwheelError
 from torchwheel_runtime.files import sha256
 from torchwheel_runtime.json_files import FileName, parse_json, read_bounded
 from torchwheel_runtime.os_errors import explain
 from torchwheel_runtime.text import escape, quote, table_rows
 
-JudgeDate = Callable[[Path, datetime], EvidenceCheck]
+JudgeDate = Callable[[Path, datetime], CheckResult]
 """Holds the date in a file to the time of its signature."""
 
 
@@ -30,7 +31,7 @@ class Expected:
 
 def verify(
     path: Path, bundles: Sequence[Path] | None, expected: Expected, read: ReadBundle
-) -> tuple[EvidenceCheck, ...]:
+) -> tuple[CheckResult, ...]:
     """Check the hash of a file and who signed it.
 
     Args:
@@ -58,7 +59,7 @@ def verify(
             broken.append(str(error))
     if not own:
         says = f"expected an attestation of {escape(path.name)} with this hash, found none"
-        return (*checks, EvidenceCheck("signature", False, "; ".join([says, *broken])))
+        return (*checks, CheckResult("signature", False, "; ".join([says, *broken])))
     # A file may be attested where it was built and again where it was published.
     judged = [
         (attestation, judge_signer(attestation.signer, expected.policy)) for attestation in own
@@ -66,12 +67,12 @@ def verify(
     best, says_of_signer = min(judged, key=lambda pair: sum(not check.ok for check in pair[1]))
     time = f"{best.signed:%Y-%m-%d %H:%M} UTC"
     where = escape(str(best.bundle))
-    checks.append(EvidenceCheck("signature", True, f"{where}, signed and logged {time}"))
+    checks.append(CheckResult("signature", True, f"{where}, signed and logged {time}"))
     if expected.date is not None:
         checks.append(expected.date(path, best.signed))
     checks += says_of_signer
     run = f"{escape(best.signer.run)}, on a {escape(best.signer.runner)} runner"
-    return (*checks, EvidenceCheck("run", True, run))
+    return (*checks, CheckResult("run", True, run))
 
 
 def files_in(paths: Sequence[Path], bundles: Sequence[Path] | None) -> Iterator[Path]:
@@ -92,7 +93,7 @@ def files_in(paths: Sequence[Path], bundles: Sequence[Path] | None) -> Iterator[
         yield from files
 
 
-def verify_text(path: Path, checks: Sequence[EvidenceCheck]) -> str:
+def verify_text(path: Path, checks: Sequence[CheckResult]) -> str:
     """The file's name, then one line a check."""
     cells = [("ok" if check.ok else "FAILED", check.name, check.says) for check in checks]
     rows = [escape(path.name), *table_rows("<6 <10 <", cells)]
@@ -104,7 +105,7 @@ def _beside(path: Path) -> list[Path]:
     return [*sorted(path.parent.glob(name)), *sorted(path.parent.glob(BUNDLES))]
 
 
-def _judge_hash(path: Path, digest: str, expected: Expected) -> EvidenceCheck:
+def _judge_hash(path: Path, digest: str, expected: Expected) -> CheckResult:
     known: list[tuple[str, str]] = []
     if expected.sha256 is not None:
         known.append(("--sha256", expected.sha256.lower()))
@@ -113,15 +114,13 @@ def _judge_hash(path: Path, digest: str, expected: Expected) -> EvidenceCheck:
         listed = dict(listed_files(expected.sums)).get(path.name)
         if listed is None:
             says = f"expected {escape(path.name)} in {sums}, found no such name"
-            return EvidenceCheck("sha256", False, says)
+            return CheckResult("sha256", False, says)
         known.append((sums, listed))
     for where, one in known:
         if one != digest:
-            return EvidenceCheck(
-                "sha256", False, f"expected {quote(one)} of {where}, found {digest}"
-            )
+            return CheckResult("sha256", False, f"expected {quote(one)} of {where}, found {digest}")
     names = " and ".join(where for where, _ in known)
-    return EvidenceCheck("sha256", True, f"{digest}, as {names} says" if known else digest)
+    return CheckResult("sha256", True, f"{digest}, as {names} says" if known else digest)
 
 
 @dataclasses.dataclass(frozen=True)

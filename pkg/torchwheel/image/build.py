@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import Literal
 
 from torchwheel.image.engine import Engine
-from torchwheel.image.recipes import BaseImage, Image, image_digest, image_reference
+from torchwheel.image.recipes import (
+    BaseImage,
+    Image,
+    image_digest,
+    image_reference,
+    require_snapshot,
+)
 from torchwheel.image.registry import DIGEST_LABEL, Registry, pull_image
-from torchwheel.image.snapshots import require_snapshot
 from torchwheel_runtime import process
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError

@@ -1,11 +1,14 @@
 """The container engine: docker if its server answers, else podman."""
 
+import contextlib
 import dataclasses
 import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +29,7 @@ LABEL = "torchwheel.run"
 _BUILDER = 1000
 _CAP_SYS_RESOURCE = 24
 _SERVER_SECONDS = 10
+_TRIES = 5
 # Of a container, seen from inside it.
 _CPU_STAT = "/sys/fs/cgroup/cpu.stat"
 _USED = re.compile(r"^usage_usec (\d+)", re.MULTILINE)
@@ -200,3 +204,44 @@ def _is_restricted(status: Path) -> bool:
     held = "CapBnd" if os.geteuid() else "CapEff"
     match = re.search(rf"^{held}:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
     return match is None or not int(match[1], 16) >> _CAP_SYS_RESOURCE & 1
+
+
+@contextlib.contextmanager
+def reap_containers(engine: Engine, run: str) -> Iterator[None]:
+    """Remove the containers of `run` before the block and after it, however it ends.
+
+    A child does it, which outlives a killed run for a moment. It waits for the end of its standard
+    input, which this process holds open until it ends, even by kill -9.
+    """
+    engine.remove_containers(run)
+    with subprocess.Popen(
+        [*process.python_module(sys.executable, __name__), engine.name, run],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        # In its own session it survives when the parent's process group is killed.
+        start_new_session=True,
+        env={**os.environ, **engine.environ},
+    ) as child:
+        try:
+            yield
+        finally:
+            if child.stdin:
+                child.stdin.close()
+            child.wait()
+
+
+def main(arguments: list[str]) -> None:
+    """What the child does: wait for the end of its parent, then remove its containers."""
+    name, run = arguments
+    engine = Engine("docker" if name == "docker" else "podman", {})
+    sys.stdin.buffer.read()
+    # The engine refuses a container that just starts or ends: ask again.
+    for _ in range(_TRIES):
+        with contextlib.suppress(TorchwheelError):
+            engine.remove_containers(run)
+            return
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

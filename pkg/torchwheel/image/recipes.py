@@ -1,19 +1,66 @@
-"""Container images as data: the image that a variant needs, and its content."""
+"""Container images as data: the image that a variant needs, and its content.
+
+Debian's packages are those of one day, from a service that keeps every state.
+"""
 
 import dataclasses
 import hashlib
+import http.client
+import os
 import platform
+import urllib.request
 from collections.abc import Container, Mapping
 from pathlib import Path
+from urllib.error import HTTPError, URLError
 
 from torchwheel.data import FOLDER, read
-from torchwheel.image.snapshots import service_of
+from torchwheel.matrix.forms import SERVICE
 from torchwheel.matrix.sections import Containers, Matrix, Toolkit
 from torchwheel.matrix.variants import Variant, python_tag
-from torchwheel_runtime.errors import UsageError
-from torchwheel_runtime.files import own_paths
+from torchwheel.project_links import own_paths
+from torchwheel_runtime.download import open_url, trusting
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.toolkit.index import requirement_lines
 from torchwheel_runtime.toolkit.lock import components, pinned_requirements
+
+_SERVICE = "TORCHWHEEL_SNAPSHOTS"
+"""Names another service of Debian's archive than the matrix, or _TODAY."""
+_TODAY = "none"
+"""Asks for the packages of today: an image that is made of them has another digest."""
+
+
+def service_of(containers: Containers, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The address of Debian's archive as it was on any day; None for the packages of today."""
+    named = environ.get(_SERVICE) or containers.snapshot_service
+    if containers.snapshot is None or named == _TODAY:
+        return None
+    if named is None:
+        raise UsageError(
+            "matrix.yaml: containers.snapshot: expected containers.snapshot_service beside it, "
+            f"found none; name it there or in {_SERVICE}, or set that to `{_TODAY}`"
+        )
+    try:
+        return SERVICE.check(named)
+    except ValueError as error:
+        raise UsageError(f"{_SERVICE}: {error}") from None
+
+
+def require_snapshot(service: str, date: str, suite: str) -> None:
+    """Ask the service for a release of that day, before an engine is started for nothing."""
+    address = f"{service}/debian/{date}/dists/{suite}/InRelease"
+    try:
+        request = urllib.request.Request(address, method="HEAD")  # noqa: S310 - http or https
+        open_url(request, trusting(None)).close()
+    except (http.client.HTTPException, OSError, ValueError) as error:
+        # An answer with an error says it itself; else the reason is inside.
+        inside = isinstance(error, URLError) and not isinstance(error, HTTPError)
+        found = getattr(error, "reason", error) if inside else error
+        raise TorchwheelError(
+            f"{address}: expected Debian's {suite} of that day, found: {found}; pull the image by "
+            f"its digest, name a mirror in {_SERVICE}, or take the packages of today: "
+            f"{_SERVICE}={_TODAY}"
+        ) from None
+
 
 LOCAL = "localhost/torchwheel"
 
@@ -62,9 +109,9 @@ class Image:
 
     name: str
     recipe: str
-    args: Mapping[str, str]
-    files: Mapping[str, str]
-    needs: "Mapping[str, Image | BaseImage]"
+    args: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    needs: "Mapping[str, Image | BaseImage]" = dataclasses.field(default_factory=dict)
     machine: str | None = None
     beside: tuple[str, ...] = ()
     mirrors: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -104,24 +151,44 @@ _CROSS_COMPILER = "g++-aarch64-linux-gnu"
 _FOR_TARGET = ("nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl")
 
 
+@dataclasses.dataclass(frozen=True)
+class Recipes:
+    """The folder of the image recipes of a matrix, and what its images are made of."""
+
+    containers: Containers
+    folder: Path
+
+    @classmethod
+    def of(cls, matrix: Matrix, root: Path) -> "Recipes":
+        """Those of the matrix in the folder `root`, else the ones in this package."""
+        containers = _containers(matrix)
+        if containers.recipes is None:
+            return cls(containers, FOLDER / "docker")
+        folder = root / containers.recipes
+        own_paths(root, folder.glob("*"))  # they are copied into images
+        return cls(containers, folder)
+
+    def read(self, name: str) -> str:
+        """The text of a recipe or of a file beside it."""
+        return read_recipe(self.folder / name)
+
+
 def debian(
-    containers: Containers,
-    recipes: Path,
+    recipes: Recipes,
     suite: str,
     machine: str | None = None,
     snapshot: str | None = None,
 ) -> Image | BaseImage:
     """A Debian release as it was on the day `snapshot`, or on that of the matrix; else of today."""
-    service = service_of(containers)
+    service = service_of(recipes.containers)
     if service is None:
         return BaseImage(suite, machine)
-    day = snapshot or containers.snapshot
+    day = snapshot or recipes.containers.snapshot
     assert day  # noqa: S101 - there is a service for it
     return Image(
         name=f"debian-{suite}{f'-{machine}' if machine else ''}",
-        recipe=read_recipe(recipes / "debian.Dockerfile"),
+        recipe=recipes.read("debian.Dockerfile"),
         args={"SNAPSHOT": day},
-        files={},
         needs={"BASE_IMAGE": BaseImage(suite, machine, day)},
         machine=machine,
         mirrors={"SNAPSHOTS": service},
@@ -129,14 +196,10 @@ def debian(
 
 
 def python_image(
-    containers: Containers,
-    recipes: Path,
-    python: str,
-    suite: str | None = None,
-    snapshot: str | None = None,
+    recipes: Recipes, python: str, suite: str | None = None, snapshot: str | None = None
 ) -> Image:
     """CPython of one minor, compiled for a Debian release's C library, by default the base's."""
-    suite = suite or containers.base
+    suite = suite or recipes.containers.base
     sources = {name: entry for name, entry in read("pythons.json").items() if name != "comment"}
     if python not in sources:
         raise UsageError(
@@ -145,33 +208,27 @@ def python_image(
     entry = sources[python]
     return Image(
         name=f"python-{python}-{suite}",
-        recipe=read_recipe(recipes / "python.Dockerfile"),
+        recipe=recipes.read("python.Dockerfile"),
         args={
             "VERSION": entry["version"],
             "SHA256": entry["sha256"],
             "SOURCES": " ".join(entry["sources"]),
         },
-        files={},
-        needs={"BASE_IMAGE": debian(containers, recipes, suite, snapshot=snapshot)},
+        needs={"BASE_IMAGE": debian(recipes, suite, snapshot=snapshot)},
     )
 
 
 def cuda_image(
-    containers: Containers,
-    toolkit: Toolkit,
-    recipes: Path,
-    python: str,
-    platform_: str,
-    cross: bool,
+    recipes: Recipes, toolkit: Toolkit, python: str, platform_: str, cross: bool
 ) -> Image:
     """The image with one CUDA toolkit and one CPython, for wheels of `platform_`."""
     host = "linux_x86_64" if cross else platform_
     files = {
-        "requirements.txt": read_recipe(recipes / "requirements.txt"),
-        "toolkit/cuda-toolkit.sh": read_recipe(recipes / "cuda-toolkit.sh"),
+        "requirements.txt": recipes.read("requirements.txt"),
+        "toolkit/cuda-toolkit.sh": recipes.read("cuda-toolkit.sh"),
     }
     if toolkit.packages:
-        files["toolkit/expect-versions.sh"] = read_recipe(recipes / "expect-versions.sh")
+        files["toolkit/expect-versions.sh"] = recipes.read("expect-versions.sh")
     if toolkit.source == "pypi":
         files["toolkit/toolkit.txt"] = requirement_lines(
             pinned_requirements(components(toolkit.version), host)
@@ -182,17 +239,17 @@ def cuda_image(
             pinned_requirements(own, platform_)
         )
     needs: dict[str, Image | BaseImage] = {
-        "BASE_IMAGE": debian(containers, recipes, containers.base),
-        "PYTHON_IMAGE": python_image(containers, recipes, python),
+        "BASE_IMAGE": debian(recipes, recipes.containers.base),
+        "PYTHON_IMAGE": python_image(recipes, python),
     }
     if toolkit.packages:
         needs["TOOLKIT_IMAGE"] = debian(
-            containers, recipes, toolkit.packages.suite, snapshot=toolkit.packages.snapshot
+            recipes, toolkit.packages.suite, snapshot=toolkit.packages.snapshot
         )
     suffix = "-for-aarch64" if cross else ""
     return Image(
         name=f"cuda-{toolkit.version}-{python_tag(python)}{suffix}",
-        recipe=read_recipe(recipes / "cuda.Dockerfile"),
+        recipe=recipes.read("cuda.Dockerfile"),
         args={**_toolkit_args(toolkit), "CROSS": _CROSS_COMPILER if cross else ""},
         files=files,
         needs=needs,
@@ -200,7 +257,7 @@ def cuda_image(
     )
 
 
-def rocm_image(containers: Containers, toolkit: Toolkit, recipes: Path, python: str) -> Image:
+def rocm_image(recipes: Recipes, toolkit: Toolkit, python: str) -> Image:
     """The image with one ROCm; its CPython is the release's own, or replaces that."""
     packages = toolkit.packages
     if packages is None:
@@ -209,28 +266,25 @@ def rocm_image(containers: Containers, toolkit: Toolkit, recipes: Path, python: 
     if packages.python and python != packages.python:
         return Image(
             name=name,
-            recipe=read_recipe(recipes / "rocm-python.Dockerfile"),
-            args={},
-            files={"requirements.txt": read_recipe(recipes / "requirements.txt")},
+            recipe=recipes.read("rocm-python.Dockerfile"),
+            files={"requirements.txt": recipes.read("requirements.txt")},
             needs={
-                "BASE_IMAGE": rocm_image(containers, toolkit, recipes, packages.python),
-                "PYTHON_IMAGE": python_image(
-                    containers, recipes, python, packages.suite, packages.snapshot
-                ),
+                "BASE_IMAGE": rocm_image(recipes, toolkit, packages.python),
+                "PYTHON_IMAGE": python_image(recipes, python, packages.suite, packages.snapshot),
             },
             beside=("PYTHON_IMAGE", "requirements.txt"),
         )
     return Image(
         name=name,
-        recipe=read_recipe(recipes / "rocm.Dockerfile"),
+        recipe=recipes.read("rocm.Dockerfile"),
         args={**_toolkit_args(toolkit), "APT_TARGET": packages.target or ""},
         files={
-            "requirements.txt": read_recipe(recipes / "requirements.txt"),
-            "expect-versions.sh": read_recipe(recipes / "expect-versions.sh"),
+            "requirements.txt": recipes.read("requirements.txt"),
+            "expect-versions.sh": recipes.read("expect-versions.sh"),
         },
         needs={
-            "BASE_IMAGE": debian(containers, recipes, packages.suite, snapshot=packages.snapshot),
-            "BUILD_BASE": debian(containers, recipes, containers.base),
+            "BASE_IMAGE": debian(recipes, packages.suite, snapshot=packages.snapshot),
+            "BUILD_BASE": debian(recipes, recipes.containers.base),
         },
         beside=("requirements.txt",),
     )
@@ -243,15 +297,6 @@ def _toolkit_args(toolkit: Toolkit) -> Mapping[str, str]:
         "VERSION": toolkit.version,
         "PACKAGES": " ".join(packages.install) if packages else "",
     }
-
-
-def recipes_folder(containers: Containers, root: Path) -> Path:
-    """The folder of the image recipes: that of the matrix, else the one in this package."""
-    if containers.recipes is None:
-        return FOLDER / "docker"
-    folder = root / containers.recipes
-    own_paths(root, folder.glob("*"))  # they are copied into images
-    return folder
 
 
 def read_recipe(path: Path) -> str:
@@ -289,7 +334,7 @@ def image_of(matrix: Matrix, variant: Variant, root: Path, machine: str | None =
         root: the folder of matrix.yaml.
         machine: the host's, "x86_64" or "aarch64"; the running one if not given.
     """
-    containers, toolkit = _containers(matrix), variant.toolkit
+    recipes, toolkit = Recipes.of(matrix, root), variant.toolkit
     if toolkit is None:
         raise UsageError(f"{variant.id}: has no native code, so it is built on the host")
     if toolkit.source == "system":
@@ -297,18 +342,15 @@ def image_of(matrix: Matrix, variant: Variant, root: Path, machine: str | None =
             f'{variant.id}: toolkit {toolkit.name} has the source "system", which is the host\'s '
             "own; in a container it is one of pypi, distribution, vendor"
         )
-    recipes = recipes_folder(containers, root)
     if toolkit.backend == "rocm":
-        return rocm_image(containers, toolkit, recipes, python_of(matrix, variant))
+        return rocm_image(recipes, toolkit, python_of(matrix, variant))
     cross = is_cross(variant, machine)
     if cross and (variant.platform != "linux_aarch64" or toolkit.source != "pypi"):
         raise UsageError(
             f"{variant.id}: is cross-compiled for linux_aarch64 with a toolkit from PyPI only; "
             f"build it on a machine of {variant.platform}"
         )
-    return cuda_image(
-        containers, toolkit, recipes, python_of(matrix, variant), variant.platform, cross
-    )
+    return cuda_image(recipes, toolkit, python_of(matrix, variant), variant.platform, cross)
 
 
 def emulated_image(matrix: Matrix, variant: Variant, root: Path) -> Image | None:
@@ -317,13 +359,11 @@ def emulated_image(matrix: Matrix, variant: Variant, root: Path) -> Image | None
     if containers.emulated is None or not is_cross(variant):
         return None
     machine = _MACHINES[variant.platform]
-    recipes = recipes_folder(containers, root)
+    recipes = Recipes.of(matrix, root)
     return Image(
         name=f"smoke-{containers.emulated}-{machine}",
-        recipe=read_recipe(recipes / "emulated.Dockerfile"),
-        args={},
-        files={},
-        needs={"BASE_IMAGE": debian(containers, recipes, containers.emulated, machine)},
+        recipe=recipes.read("emulated.Dockerfile"),
+        needs={"BASE_IMAGE": debian(recipes, containers.emulated, machine)},
         machine=machine,
     )
 

@@ -1,19 +1,16 @@
 """Writes the index: a folder of static files, complete or absent, equal for equal wheels."""
 
-import contextlib
 import dataclasses
-import gc
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from torchwheel.evidence.files import BelievedReleases
+from torchwheel.evidence.files import Believed
 from torchwheel.index.catalogue import FILE, read_catalogues, read_wheel_entry
-from torchwheel.index.contents import FILES, File, Index, index_files, index_of, utc_time
+from torchwheel.index.contents import FILES, File, Index, Store, index_files, index_of, utc_time
 from torchwheel.index.pages import index_pages
-from torchwheel.index.store import Store
 from torchwheel.index.withdrawals import read_withdrawals
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel_runtime import files
@@ -34,11 +31,6 @@ class IndexedWheel:
     """As PEP 700 writes it: "2026-11-24T08:00:00Z". By default the file's own time."""
     read: Wheel | None = None
     """The wheel, if it was read already."""
-
-    @classmethod
-    def of(cls, wheel: Wheel, groups: tuple[str, ...]) -> "IndexedWheel":
-        """A wheel that was read already, with the file's own time."""
-        return cls(wheel.path, groups, read=wheel)
 
 
 def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
@@ -65,25 +57,12 @@ def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
         _write_pages(index, temporary, out)
 
 
-@contextlib.contextmanager
-def without_collector() -> Iterator[None]:
-    """Pause the collector of cycles. Catalogues are many objects without one: it took a fifth."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-@without_collector()  # until the catalogues are freed, or it looks through them at the end
 def build_index_of_releases(
     places: Sequence[Path],
     store: Store,
     yanked: Path,
     out: Path,
-    believed: BelievedReleases | None = None,
+    believed: Believed | None = None,
 ) -> str:
     """Replace `out` with the index of all releases, whose files stay in their store.
 

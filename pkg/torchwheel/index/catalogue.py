@@ -10,9 +10,9 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from torchwheel.evidence.files import BelievedReleases, verify_published
+from torchwheel.evidence.files import Believed, verify_published
+from torchwheel.index.note import plain
 from torchwheel.inspect.wheel import Wheel, parse_file_name
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime import files
@@ -40,17 +40,10 @@ class SmokeRun:
 
     Attributes:
         record: the asset with the whole record.
-        date: when it ran.
         verdict: "passed" or "passed, not run on a GPU".
         on_gpu: whether it ran on a GPU that the wheel has code for.
-        python: the release of Python, e.g. "3.12.1".
-        platform: e.g. "linux_x86_64".
-        torch: the release of torch, e.g. "2.13.0+cu130".
-        gpu: the name of the GPU, e.g. "NVIDIA H200".
-        arch: of the GPU, e.g. "9.0".
-        driver: release of the GPU's driver.
+        gpu: its name, e.g. "NVIDIA H200".
         passed: how many tests passed.
-        skipped: how many were skipped.
     """
 
     record: FileName
@@ -72,14 +65,10 @@ class CatalogueWheel:
     """A published wheel.
 
     Attributes:
-        file: its name.
         project: the normalised name of its project.
         version: with the local part, e.g. "1.0.0+cu130".
         tags: the tags of its name, sorted.
-        sha256: hex digest of the file.
-        size: its bytes.
         metadata_sha256: hex digest of its METADATA, which is published beside it (PEP 658).
-        requires_python: e.g. ">=3.10".
         uploaded: when the file was first published, as PEP 700 writes it.
         claims: what the wheel says of itself; None for a bundled package.
         provenance: the asset with its PEP 740 provenance.
@@ -150,17 +139,7 @@ def catalogue_wheel(wheel: Wheel, sha256: str, uploaded: str) -> CatalogueWheel:
 
 def catalogue_text(catalogue: Catalogue) -> str:
     """Byte-stable JSON."""
-    return json.dumps({"schema": SCHEMA, **_plain(catalogue)}, indent=1) + "\n"
-
-
-def _plain(value: object) -> Any:  # noqa: ANN401 - JSON
-    if isinstance(value, Arch):
-        return str(value)
-    if dataclasses.is_dataclass(value):
-        return {
-            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
-    return list(map(_plain, value)) if isinstance(value, tuple) else value
+    return json.dumps({"schema": SCHEMA, **plain(catalogue)}, indent=1) + "\n"
 
 
 def read_catalogue(path: Path) -> Catalogue:
@@ -185,7 +164,7 @@ def read_catalogue(path: Path) -> Catalogue:
 
 
 def read_catalogues(
-    places: Sequence[Path], believed: BelievedReleases | None = None
+    places: Sequence[Path], believed: Believed | None = None
 ) -> tuple[Catalogue, ...]:
     """Read the catalogues at `places`: each a file, a release's folder, or a folder of these.
 

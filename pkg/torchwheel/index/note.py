@@ -101,12 +101,20 @@ def needs_of_claims(claims: Claims) -> WheelNeeds:
     return WheelNeeds(claims.abi, (claims.torch_range,), kernels)
 
 
+def plain(value: object) -> Any:  # noqa: ANN401 - JSON
+    """A value as JSON: dataclasses are objects, an arch is text."""
+    if isinstance(value, Arch):
+        return str(value)
+    if dataclasses.is_dataclass(value):
+        return {
+            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
+    return list(map(plain, value)) if isinstance(value, tuple) else value
+
+
 def note_json(note: IndexNote) -> dict[str, Any]:
     """The value of the key, as JSON."""
-    needs = dataclasses.asdict(note.needs)
-    for kernels, own in zip(needs["kernels"], note.needs.kernels, strict=True):
-        kernels["archs"] = [str(arch) for arch in own.archs]
-    return {"schema": SCHEMA, "needs": needs, "withdrawn": note.withdrawn}
+    return {"schema": SCHEMA, **plain(note)}
 
 
 # Wheels of one variant need the same in each release.

@@ -90,12 +90,8 @@ def _server(folder: Path, port: int, say: Say) -> http.server.ThreadingHTTPServe
         raise UsageError(f"cannot listen on {LOOPBACK} port {port}: {error.strerror}") from error
 
 
-def _ignore(_: str) -> None:
-    """Drop a line."""
-
-
 @contextlib.contextmanager
-def serve_in_background(folder: Path, say: Say = _ignore, port: int = 0) -> Iterator[str]:
+def serve_in_background(folder: Path, say: Say = lambda _: None, port: int = 0) -> Iterator[str]:
     """Serve while the block runs, and yield the address, e.g. http://127.0.0.1:41234."""
     with _server(folder, port, say) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)

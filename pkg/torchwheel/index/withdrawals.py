@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from torchwheel.index.catalogue import CatalogueWheel
-from torchwheel.matrix.document import Document, MatrixError, Problem, read_document
+from torchwheel.matrix.document import Document, MatrixError, Problem, kind_of, read_document
 from torchwheel.text_files import read_text
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.text import KeyPath, join_names, nearest, quote
@@ -159,7 +159,7 @@ def _withdrawals(document: Document, section: str) -> tuple[Withdrawal, ...]:
 def _problems(document: Document) -> Iterator[Problem]:
     """A problem for each place that is not as expected."""
     for path, expected, found in _faults(document.data):
-        shown = quote(found) if isinstance(found, str) else _kind(found)
+        shown = quote(found) if isinstance(found, str) else kind_of(found)
         yield Problem(document.line(path), path, f"expected {expected}, found {shown}")
 
 
@@ -212,8 +212,3 @@ def _is_withdrawal(text: str) -> bool:
 
 def _is_reason(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip()) and value.isprintable()
-
-
-def _kind(value: object) -> str:
-    kinds = {dict: "a mapping", tuple: "a list", bool: "a boolean", type(None): "none"}
-    return kinds.get(type(value), "a number")

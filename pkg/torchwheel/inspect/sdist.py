@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from torchwheel.inspect.archive import fault_of_length, open_archive
+from torchwheel.project_links import link_stays
 from torchwheel_runtime.errors import TorchwheelError, UsageError
-from torchwheel_runtime.files import explain_full_disk, link_stays, make_executable, path_inside
+from torchwheel_runtime.files import explain_full_disk, make_executable, path_inside
 from torchwheel_runtime.inspect import budgets
 from torchwheel_runtime.inspect.window import CpuTime, WheelError
 from torchwheel_runtime.text import quote, shorten

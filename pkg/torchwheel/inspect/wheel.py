@@ -106,14 +106,6 @@ class Wheel:
     """What packaging's rules refuse in METADATA: not in a field that a gate reads."""
 
 
-@dataclasses.dataclass(frozen=True)
-class ExtractedFile:
-    """A shared library (or other ELF file) of a wheel, written out to be read."""
-
-    member: str
-    path: Path
-
-
 class WheelName(NamedTuple):
     """What the file name of a wheel says."""
 
@@ -131,10 +123,13 @@ class OpenWheel:
     archive: Archive
 
     @contextlib.contextmanager
-    def extract(self) -> Iterator[tuple[ExtractedFile, ...]]:
-        """Extract every ELF file of the wheel, whatever its name, to a temporary folder."""
+    def extract(self) -> Iterator[Mapping[str, Path]]:
+        """Extract every ELF file of the wheel, whatever its name, to a temporary folder.
+
+        Yields the place of each by its name in the wheel.
+        """
         with tempfile.TemporaryDirectory(prefix="torchwheel-") as folder:
-            found: list[ExtractedFile] = []
+            found: dict[str, Path] = {}
             for member in self.archive.files:
                 if not self.archive.starts_with(member, ELF_MAGIC):
                     continue
@@ -146,8 +141,8 @@ class OpenWheel:
                 target = Path(folder) / str(len(found)) / Path(member.name).name
                 target.parent.mkdir()
                 self._write(member, target)
-                found.append(ExtractedFile(member.name, target))
-            yield tuple(found)
+                found[member.name] = target
+            yield found
 
     def _write(self, member: Member, target: Path) -> None:
         """Write a member, whose bytes must have the hash of RECORD now too."""
@@ -331,7 +326,7 @@ def read_bundled(path: Path) -> Wheel:
             if found:
                 raise TorchwheelError(
                     f"{path.name}: a bundled package is pure Python, "
-                    f"but {found[0].member} is machine code"
+                    f"but {next(iter(found))} is machine code"
                 )
     for tags in (wheel.tags, wheel.wheel_tags):
         if tags != parse_tag(TAG):

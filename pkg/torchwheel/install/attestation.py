@@ -55,7 +55,7 @@ class _Provenance:
 
 @dataclasses.dataclass(frozen=True)
 class Trust:
-    """Whose wheels are believed.
+    """Whose wheels are believed. Each field is the option of its name.
 
     Attributes:
         repository: whose workflow must have signed at a tag; then a wheel without is an error. If

@@ -113,9 +113,9 @@ def _is_named(version: Version, wanted: SpecifierSet) -> bool:
 
 def _python_findings(candidate: OfferedWheel, environment: TargetEnvironment) -> Iterable[Finding]:
     own = environment.implementation
-    here = f"{own} {environment.version}"
+    here = f"{own} {environment.python}"
     python = candidate.requires_python
-    if python is not None and not python.contains(environment.version, prereleases=True):
+    if python is not None and not python.contains(environment.python, prereleases=True):
         yield _misfit("python", f"Python {python}", here)
         return
     names = sorted(map(str, candidate.tags))

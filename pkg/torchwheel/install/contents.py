@@ -137,7 +137,7 @@ def needs_of_libraries(
         libraries = list(_libraries(wheel, Path(folder)))
         if not libraries:
             return
-        loader = Loader(environment.python, torch.folder, os.environ)
+        loader = Loader(environment.program, torch.folder, os.environ)
         for path, member in libraries:
             cpu.check()
             try:

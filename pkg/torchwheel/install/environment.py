@@ -9,11 +9,11 @@ from pathlib import Path
 import packaging
 
 from torchwheel_runtime import process
-from torchwheel_runtime.arch.devices import Driver, Gpu, visible_gpus
+from torchwheel_runtime.arch.devices import visible_gpus
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.json_files import last_line, parse_json
 from torchwheel_runtime.machine import probe
-from torchwheel_runtime.machine.facts import Absent, Torch, split_absent
+from torchwheel_runtime.machine.facts import Machine, split_absent
 from torchwheel_runtime.machine.probe import driver_for_torch
 from torchwheel_runtime.machine.torch import read_torch
 from torchwheel_runtime.text import quote
@@ -33,7 +33,7 @@ for found in importlib.metadata.distributions():
 sys.path.append(sys.argv[1])
 from packaging import markers, tags
 print(json.dumps({
-    "version": platform.python_version(),
+    "python": platform.python_version(),
     "implementation": platform.python_implementation(),
     "platform": sysconfig.get_platform().replace("-", "_").replace(".", "_"),
     "torch": spec.origin if spec else None,
@@ -43,46 +43,32 @@ print(json.dumps({
 }))
 """
 _SECONDS = 60
-_MOST_TAGS = 20_000
 
 
-@dataclasses.dataclass(frozen=True)
-class TargetEnvironment:
-    """An environment that a wheel is chosen for.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TargetEnvironment(Machine):
+    """An environment that a wheel is chosen for, on this machine.
 
     Attributes:
-        python: its program.
-        version: e.g. "3.12.3".
+        program: its Python.
         implementation: e.g. "CPython".
-        platform: e.g. "linux_x86_64".
         tags: the tags of wheels that it takes, the best first.
         markers: the variables of environment markers.
         installed: versions of the installed distributions, by name.
-        glibc: e.g. "2.36"; None if the C library is another.
-        torch: None if it is not installed.
-        driver: None if it is missing; `driver_problem` says why.
-        gpus: the visible GPUs.
     """
 
-    python: Path
-    version: str
+    program: Path
     implementation: str
-    platform: str
     tags: tuple[str, ...]
     markers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     installed: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    glibc: str | None = None
-    torch: Torch | None = None
-    driver: Driver | None = None
-    driver_problem: Absent | None = None
-    gpus: tuple[Gpu, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class _Told:
     """What the other Python prints."""
 
-    version: str
+    python: str
     implementation: str
     platform: str
     torch: str | None
@@ -104,20 +90,15 @@ def find_environment(
     torch = split_absent(read_torch(Path(told.torch).parent))[0] if told.torch else None
     backend, answered = driver_for_torch(torch)
     driver, driver_problem = split_absent(answered)
-    return TargetEnvironment(
-        python=program,
-        version=told.version,
-        implementation=told.implementation,
-        platform=told.platform,
-        tags=told.tags[:_MOST_TAGS],
-        markers=told.markers,
-        installed=told.installed,
-        glibc=probe.glibc_version(),
-        torch=torch,
-        driver=driver,
-        driver_problem=driver_problem,
-        gpus=visible_gpus(backend, environ).gpus,
-    )
+    found = {
+        "program": program,
+        "glibc": probe.glibc_version(),
+        "torch": torch,
+        "driver": driver,
+        "driver_problem": driver_problem,
+        "gpus": visible_gpus(backend, environ).gpus,
+    }
+    return TargetEnvironment(**{**vars(told), **found})
 
 
 def _ask(program: Path) -> _Told:

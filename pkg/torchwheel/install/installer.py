@@ -16,6 +16,7 @@ from torchwheel.install.attestation import Trust
 from torchwheel.install.environment import TargetEnvironment, find_environment
 from torchwheel.install.plan import Download, InstallPlan, Ranking, choose, parse_wanted, plan
 from torchwheel_runtime import process
+from torchwheel_runtime.arguments import request_of
 from torchwheel_runtime.console import Progress, Quiet, Terminal
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 from torchwheel_runtime.fetch import Fetcher, check_address
@@ -61,7 +62,7 @@ def _install(
     program = find_installer(environment, options.installer)
     first = ranking.accepted[0]
     progress.step(f"download {first.candidate.file}")
-    trust = Trust(options.repository, options.trusted_root, options.workflow, options.self_hosted)
+    trust = request_of(Trust, options)
     made = plan(options.index, first, environment, fetch, trust, dependencies=not options.no_deps)
     for download in made.downloads:
         state = "verified" if download.signature.verified else "not signed"
@@ -90,14 +91,14 @@ def find_installer(environment: TargetEnvironment, wanted: Name | None = None) -
     Raises:
         UsageError: there is none.
     """
-    python = str(environment.python)
+    python = str(environment.program)
     pip = ("--disable-pip-version-check", "--no-input")
     if wanted != "uv" and "pip" in environment.installed:
         return Installer("pip", (*process.python_module(python, "pip"), *pip, "install"))
     places = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
     uv = shutil.which("uv", path=os.pathsep.join(places))
     if wanted != "pip" and uv:
-        target = str(environment.python.absolute())
+        target = str(environment.program.absolute())
         return Installer("uv", (str(Path(uv).absolute()), "pip", "install", "--python", target))
     if wanted != "uv" and importlib.util.find_spec("pip"):
         ours = process.python_module(sys.executable, "pip")

@@ -84,10 +84,20 @@ def choose(
     Raises:
         TorchwheelError: the index has no such project, or its page cannot be read.
     """
+    ranking = _ranking(index, wanted, environment, fetch)
+    if ranking is None:
+        project = canonicalize_name(wanted.name)
+        raise TorchwheelError(f"{index}: expected the project {project}, found none; check --index")
+    return ranking
+
+
+def _ranking(
+    index: str, wanted: Requirement, environment: TargetEnvironment, fetch: Fetch
+) -> Ranking | None:
     project = canonicalize_name(wanted.name)
     page = find_page(index, project, fetch)
     if page is None:
-        raise TorchwheelError(f"{index}: expected the project {project}, found none; check --index")
+        return None
     url, wheels = page
     specifier = wanted.specifier
     if not specifier.prereleases and all(one.version.is_prerelease for one in wheels):
@@ -214,9 +224,9 @@ def _offered(
     index: str, requirement: Requirement, environment: TargetEnvironment, fetch: Fetch
 ) -> Judgement | None:
     """The best wheel of a requirement, if the index offers the project at all."""
-    if requirement.url or find_page(index, canonicalize_name(requirement.name), fetch) is None:
+    ranking = None if requirement.url else _ranking(index, requirement, environment, fetch)
+    if ranking is None:
         return None
-    ranking = choose(index, requirement, environment, fetch)
     if not ranking.accepted:
         raise TorchwheelError(f"{ranking.url}: expected a wheel for {requirement}, found none here")
     return ranking.accepted[0]

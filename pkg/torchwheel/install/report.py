@@ -36,7 +36,7 @@ def ranking_text(ranking: Ranking, environment: TargetEnvironment, *, why: bool)
 def _facts(environment: TargetEnvironment) -> Iterator[str]:
     own = environment.implementation
     name = "Python" if own == "CPython" else own
-    yield from _row(name, f"{environment.version}, {environment.python}")
+    yield from _row(name, f"{environment.python}, {environment.program}")
     glibc = f", glibc {environment.glibc}" if environment.glibc else ""
     yield from _row("system", f"{environment.platform}{glibc}")
     torch = environment.torch
@@ -105,8 +105,8 @@ def ranking_json(ranking: Ranking, environment: TargetEnvironment, plan: Install
     """One object, byte-stable for equal facts."""
     torch, driver = environment.torch, environment.driver
     machine = {
-        "python": environment.version,
-        "program": str(environment.python),
+        "python": environment.python,
+        "program": str(environment.program),
         "platform": environment.platform,
         "glibc": environment.glibc,
         "torch": torch and {"version": torch.version, "cuda": torch.cuda, "hip": torch.hip},

@@ -179,3 +179,10 @@ def _kind(node: yaml.Node) -> str:
     return {"null": "empty", "bool": "a boolean", "int": "a number", "float": "a number"}.get(
         name, "text"
     )
+
+
+def kind_of(value: object) -> str:
+    """What a part of a document is, for messages."""
+    kinds: dict[type, str] = {dict: "a mapping", tuple: "a list", str: "text", bool: "a boolean"}
+    kinds[type(None)] = "none"
+    return kinds.get(type(value), "a number")

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -154,12 +154,13 @@ RelativePath = Annotated[
         (".", "tests/smoke"),
     ),
 ]
+# A reference that begins with a dash would be an option of git.
+_GIT = r"git\+(https|file)://[^@\s]+@[A-Za-z0-9_][A-Za-z0-9._/-]*"
 SourceText = Annotated[
     str,
     Form(
         "a path inside the project, a release or a git reference",
-        r"git\+(https|file)://[^@\s]+@[A-Za-z0-9_][A-Za-z0-9._/-]*"
-        r"|(?!git\+)(?!(.*/)?\.\.(/|$))[^/\\\s][^\\\r\n]*",
+        rf"{_GIT}|(?!git\+)(?!(.*/)?\.\.(/|$))[^/\\\s][^\\\r\n]*",
         (".", "name==1.0", "git+https://host/path@v1.0"),
     ),
 ]
@@ -211,3 +212,35 @@ IssuerAddress = Annotated[
 MatrixArch = Annotated[Arch, _ArchForm()]
 Specifiers = Annotated[str, AfterValidator(_specifiers)]
 RequirementText = Annotated[str, AfterValidator(_requirement)]
+
+
+SDIST_ENDINGS = (".tar.gz", ".tgz", ".tar.xz", ".tar.bz2", ".zip")
+_RELEASE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([0-9][A-Za-z0-9.!+-]*)")
+
+SourceKind = Literal["folder", "sdist", "release", "git"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ProjectSource:
+    """The place of a project's sources.
+
+    Attributes:
+        kind: folder and sdist lie beside matrix.yaml; release is of the package index.
+        place: the path; of a release the project's name; of git the repository's address.
+        version: of a release; of git the branch, tag or commit.
+    """
+
+    kind: SourceKind
+    place: str
+    version: str = ""
+
+
+def parse_source(text: str) -> ProjectSource:
+    """Read `project.source`; any other text is a folder."""
+    if re.fullmatch(_GIT, text):
+        return ProjectSource("git", *text.removeprefix("git+").split("@"))
+    if match := _RELEASE.fullmatch(text):
+        return ProjectSource("release", match[1], match[2])
+    if text.endswith(SDIST_ENDINGS):
+        return ProjectSource("sdist", text)
+    return ProjectSource("folder", text)

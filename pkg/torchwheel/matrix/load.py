@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from torchwheel.matrix.document import Document, MatrixError, Problem, read_document
+from torchwheel.matrix.document import Document, MatrixError, Problem, kind_of, read_document
 from torchwheel.matrix.rules import bundled_exist, findings
 from torchwheel.matrix.sections import USUAL_CONTAINERS, Matrix
 from torchwheel.text_files import read_text
@@ -25,20 +25,6 @@ _EXPECTED = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
 }
-
-
-def build_matrix(document: Document) -> Matrix | list[Problem]:
-    """The model, or the problems of the data."""
-    try:
-        matrix = Matrix.model_validate(document.data)
-    except ValidationError as error:
-        errors = error.errors(include_url=False)
-        # pydantic also calls a list empty whose entries are all wrong.
-        relevant = (d for d in errors if not (d["type"] == "too_short" and d["input"]))
-        return [_problem(document, details) for details in relevant]
-    if matrix.abis.ordinary and matrix.containers is None:
-        return matrix.model_copy(update={"containers": USUAL_CONTAINERS})
-    return matrix
 
 
 def _problem(document: Document, details: ErrorDetails) -> Problem:
@@ -68,21 +54,18 @@ def _problem(document: Document, details: ErrorDetails) -> Problem:
 
 
 def _describe_kind(document: Document, path: KeyPath, value: object) -> str:
-    if isinstance(value, Mapping):
-        return "is a mapping"
-    if isinstance(value, tuple):
-        return "is a list"
-    if isinstance(value, str):
-        return f"{quote(value)} is text"
-    return (
-        f"{shorten(document.raw[path])} is {'a boolean' if isinstance(value, bool) else 'a number'}"
-    )
+    shown = "" if isinstance(value, Mapping | tuple) else f"{_shown(document, path, value)} "
+    return f"{shown}is {kind_of(value)}"
 
 
 def _describe_value(document: Document, path: KeyPath, value: object) -> str:
     if isinstance(value, Mapping | tuple):
         return _describe_kind(document, path, value)
-    return f"{quote(value) if isinstance(value, str) else shorten(document.raw[path])} came"
+    return f"{_shown(document, path, value)} came"
+
+
+def _shown(document: Document, path: KeyPath, value: object) -> str:
+    return quote(value) if isinstance(value, str) else shorten(document.raw[path])
 
 
 def _keys(path: KeyPath) -> list[str]:
@@ -128,12 +111,16 @@ def parse(text: str, where: str, root: Path | None = None) -> Matrix:
         root: the folder of the matrix, to check that the folders it names exist; None for no check.
     """
     document = read_document(text, where)
-    matrix = build_matrix(document)
-    if isinstance(matrix, Matrix):
-        faults = findings(matrix) + (list(bundled_exist(matrix, root)) if root else [])
-        problems = [Problem(document.line(path), path, text) for path, text in faults]
-        if not problems:
-            return matrix
-    else:
-        problems = matrix
-    raise MatrixError.of(where, problems)
+    try:
+        matrix = Matrix.model_validate(document.data)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        # pydantic also calls a list empty whose entries are all wrong.
+        relevant = (d for d in errors if not (d["type"] == "too_short" and d["input"]))
+        raise MatrixError.of(where, [_problem(document, details) for details in relevant]) from None
+    if matrix.abis.ordinary and matrix.containers is None:
+        matrix = matrix.model_copy(update={"containers": USUAL_CONTAINERS})
+    if faults := findings(matrix) + (list(bundled_exist(matrix, root)) if root else []):
+        problems = (Problem(document.line(path), path, text) for path, text in faults)
+        raise MatrixError.of(where, problems)
+    return matrix

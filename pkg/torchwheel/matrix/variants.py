@@ -1,4 +1,4 @@
-"""The variants of a matrix, each with a stable id, and their selection."""
+"""The variants of a matrix, each with a stable id; their selection, and the CI runners of each."""
 
 import dataclasses
 import fnmatch
@@ -6,11 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from torchwheel.matrix.sections import (
     Exclusion,
+    Machines,
     Matrix,
     Platform,
     Toolkit,
+    ToolkitAbi,
     WheelPlatform,
-    WheelPython,
 )
 from torchwheel_runtime.claims import Abi, PartKind, local_version, torch_range
 from torchwheel_runtime.errors import UsageError
@@ -92,13 +93,7 @@ def all_variants(matrix: Matrix) -> tuple[Variant, ...]:
 
 def resolve(matrix: Matrix) -> tuple[Variant, ...]:
     """The variants that are built: all that are declared but the excluded ones."""
-    variants = tuple(v for v in all_variants(matrix) if exclusion(matrix, v.id) is None)
-    seen: set[str] = set()
-    for variant in variants:
-        if variant.id in seen:
-            raise UsageError(f"duplicate variant {variant.id}: the matrix declares it twice")
-        seen.add(variant.id)
-    return variants
+    return tuple(v for v in all_variants(matrix) if exclusion(matrix, v.id) is None)
 
 
 def exclusion(matrix: Matrix, variant_id: str) -> Exclusion | None:
@@ -125,52 +120,34 @@ def _native(matrix: Matrix) -> Iterator[Variant]:
     for name in matrix.toolkits:
         toolkit = matrix.toolkit(name)
         for abi in toolkit.abis:
-            if abi == "stable" and matrix.abis.stable:
+            for release, tag in _targets(matrix, name, abi):
+                own = f"{name}-stable" if abi == "stable" else f"{name}-torch{release}-{tag}"
                 for platform in matrix.platforms:
-                    yield _stable(matrix, toolkit, matrix.abis.stable.torch, platform)
-            if abi == "aten" and matrix.abis.aten:
-                for minor in aten_releases(matrix, name):
-                    for python in matrix.torch[minor].pythons:
-                        for platform in matrix.platforms:
-                            yield _aten(matrix, toolkit, minor, python, platform)
-            if abi == "ordinary" and matrix.abis.ordinary:
-                yield from _ordinary(matrix, toolkit, matrix.abis.ordinary.python)
+                    yield Variant(
+                        id=f"{own}{_suffix(matrix, platform)}",
+                        abi="stable" if abi == "stable" else "aten",
+                        toolkit=toolkit,
+                        torch_release=release,
+                        python_tag=tag,
+                        platform=platform,
+                        ordinary=abi == "ordinary",
+                    )
 
 
-def _stable(matrix: Matrix, toolkit: Toolkit, floor: str, platform: Platform) -> Variant:
-    return Variant(
-        id=f"{toolkit.name}-stable{_suffix(matrix, platform)}",
-        abi="stable",
-        toolkit=toolkit,
-        torch_release=floor,
-        python_tag="py3",
-        platform=platform,
-    )
-
-
-def _aten(matrix: Matrix, toolkit: Toolkit, minor: str, python: str, platform: Platform) -> Variant:
-    tag = python_tag(python)
-    return Variant(
-        id=f"{toolkit.name}-torch{minor}-{tag}{_suffix(matrix, platform)}",
-        abi="aten",
-        toolkit=toolkit,
-        torch_release=minor,
-        python_tag=tag,
-        platform=platform,
-    )
-
-
-def _ordinary(matrix: Matrix, toolkit: Toolkit, serves: WheelPython) -> Iterator[Variant]:
-    """An aten variant for each torch and Python, or for each torch where one serves all Pythons."""
-    for minor in aten_releases(matrix, toolkit.name):
-        for python in matrix.torch[minor].pythons[: None if serves == "each" else 1]:
-            for platform in matrix.platforms:
-                variant = _aten(matrix, toolkit, minor, python, platform)
-                if serves != "each":
-                    tag = "abi3" if serves == "abi3" else "py3"
-                    name = f"{toolkit.name}-torch{minor}-{tag}{_suffix(matrix, platform)}"
-                    variant = dataclasses.replace(variant, id=name, python_tag=tag)
-                yield dataclasses.replace(variant, ordinary=True)
+def _targets(matrix: Matrix, toolkit: str, abi: ToolkitAbi) -> Iterator[tuple[str, str]]:
+    """The torch and the Python tag of each wheel of a toolkit in one flavour."""
+    if abi == "stable":
+        if matrix.abis.stable:
+            yield matrix.abis.stable.torch, "py3"
+        return
+    if getattr(matrix.abis, abi) is None:
+        return
+    serves = matrix.abis.ordinary.python if matrix.abis.ordinary else "each"
+    for minor in aten_releases(matrix, toolkit):
+        if serves == "each":
+            yield from ((minor, python_tag(python)) for python in matrix.torch[minor].pythons)
+        else:
+            yield minor, "abi3" if serves == "abi3" else "py3"
 
 
 def _universal(matrix: Matrix) -> Iterator[Variant]:
@@ -280,3 +257,53 @@ def _no_match(matrix: Matrix, variants: Sequence[Variant], name: str) -> str:
         return f"variant {quote(name)} is excluded from the matrix: {excluded.reason}"
     known = [*matrix.selections, *(variant.id for variant in variants)]
     return f"no variant or selection {quote(name)}; {nearest(name, known)}"
+
+
+PURE = "any"
+"""The platform of wheels without machine code."""
+
+
+def build_runner(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
+    """The labels of the runner that builds `variant`."""
+    return _machines_of(matrix, variant).build
+
+
+def gpu_runner(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
+    """The labels of the runner on whose GPU `variant` must run; empty if there is none."""
+    machines = matrix.runners.get(variant.platform)
+    if machines is None or not variant.native:
+        return ()
+    rocm = variant.toolkit is not None and variant.toolkit.backend == "rocm"
+    return (machines.rocm if rocm else machines.cuda) or ()
+
+
+def smoke_runner(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
+    """The labels of the runner that tests `variant`: one with its GPU, else one without."""
+    machines = _machines_of(matrix, variant)
+    return gpu_runner(matrix, variant) or machines.cpu or machines.build
+
+
+def with_gpu_runners(matrix: Matrix, gpu: str) -> Matrix:
+    """The matrix as it is for "yes"; for "no" without its runners that have a GPU.
+
+    A pull request's code must not reach these machines, so its wheels are tested without a GPU.
+    """
+    if gpu not in {"yes", "no"}:
+        raise UsageError(f'--gpu: expected "yes" or "no", found {quote(gpu)}; say one of them')
+    if gpu == "yes":
+        return matrix
+    runners = {
+        platform: machines.model_copy(update={"cuda": None, "rocm": None})
+        for platform, machines in matrix.runners.items()
+    }
+    return matrix.model_copy(update={"runners": runners})
+
+
+def _machines_of(matrix: Matrix, variant: Variant) -> Machines:
+    try:
+        return matrix.runners[variant.platform]
+    except KeyError:
+        raise UsageError(
+            f'no machine for {variant.id}: the matrix has no section "runners"; '
+            f"expected e.g. runners: {{{variant.platform}: {{build: [ubuntu-24.04]}}}}"
+        ) from None

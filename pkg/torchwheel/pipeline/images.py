@@ -5,7 +5,7 @@ from pathlib import Path
 
 from torchwheel.image.build import BuiltImage, ensure_image, make_base
 from torchwheel.image.engine import Engine, find_engine
-from torchwheel.image.recipes import BaseImage, Image, emulated_image, image_of
+from torchwheel.image.recipes import BaseImage, Image, emulated_image, image_of, service_of
 from torchwheel.image.registry import (
     VARIABLE,
     ImagesLock,
@@ -15,7 +15,6 @@ from torchwheel.image.registry import (
     registry_of,
     write_lock,
 )
-from torchwheel.image.snapshots import service_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import select

@@ -8,8 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchwheel.image.engine import find_engine
-from torchwheel.image.reaper import reap_containers
+from torchwheel.image.engine import find_engine, reap_containers
 from torchwheel.matrix.kernel_builds import KernelBuild, compiled_variants, select_kernels
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant

@@ -20,11 +20,10 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from torchwheel.check.audit import may_borrow
 from torchwheel.inspect.wheel import open_wheel
 from torchwheel.pipeline.container_files import CACHE_USE, DIVIDED, PLAN
-from torchwheel.steps import own_ninja
+from torchwheel.steps import gpu_compiler, own_ninja
 from torchwheel.steps.compiler_cache import wait_for_writes
 from torchwheel_runtime import process
 from torchwheel_runtime.arch.model import Backend
-from torchwheel_runtime.builder import gpu_compiler
 from torchwheel_runtime.builder.environment import SYSROOT, sysroot
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, program_error
@@ -255,7 +254,7 @@ def borrowing_claims(wheel: Path, claims: Claims, loaded: Iterable[str], nothing
         nothing: why a wheel without a library is an error.
     """
     with open_wheel(wheel) as opened, opened.extract() as files:
-        libraries = [read_library(file.path, file.member) for file in files]
+        libraries = [read_library(path, member) for member, path in files.items()]
     if not libraries:
         raise TorchwheelError(f"{wheel.name}: no library in it{nothing}")
     needed = {name for library in libraries for name in library.needed}

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel.check.gates import GateResult
+from torchwheel.findings import CheckResult
 from torchwheel.matrix.variants import Variant
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
@@ -75,7 +75,7 @@ def record_wheel(
     variant: Variant,
     key: str,
     wheel: Path,
-    gates: Sequence[GateResult],
+    gates: Sequence[CheckResult],
     smoke: str,
     seconds: Mapping[str, float],
 ) -> BuildRecord:

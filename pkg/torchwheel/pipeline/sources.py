@@ -15,13 +15,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from torchwheel.inspect.sdist import PROJECT, is_project, unpack
-from torchwheel.matrix.project_source import ProjectSource, parse_source
+from torchwheel.matrix.forms import ProjectSource, parse_source
 from torchwheel.matrix.sections import Matrix
-from torchwheel.toolkit.sdists import download_sdist, find_sdist
+from torchwheel.project_links import own_paths
+from torchwheel.toolkit.project_page import download_sdist, find_sdist
 from torchwheel_runtime import process
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
-from torchwheel_runtime.files import own_paths, sha256
+from torchwheel_runtime.files import sha256
 from torchwheel_runtime.ownership import trusted_folder
 from torchwheel_runtime.text import quote
 from torchwheel_runtime.toolkit.cache import make_once

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from torchwheel.check.facts import Limits
-from torchwheel.check.gates import GateResult, all_passed, faults, run_gates
+from torchwheel.check.gates import all_passed, faults, run_gates
+from torchwheel.findings import CheckResult
 from torchwheel.matrix.kernel_builds import KernelBuild, kernel_builds
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import records
@@ -154,7 +155,7 @@ def elsewhere(run: Run, variant: Variant) -> Iterator[Run]:
             shutil.rmtree(again.variant_folder(variant).parent, ignore_errors=True)
 
 
-def check_gates(wheel: Path, limits: Limits) -> tuple[GateResult, ...]:
+def check_gates(wheel: Path, limits: Limits) -> tuple[CheckResult, ...]:
     """The results of all gates; an error if one does not hold."""
     results = run_gates(wheel, limits)
     if not all_passed(results):

@@ -8,8 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel.image.engine import Engine, find_engine
-from torchwheel.image.reaper import reap_containers
+from torchwheel.image.engine import Engine, find_engine, reap_containers
 from torchwheel.index.build import IndexedWheel, build_index
 from torchwheel.index.contents import all_groups
 from torchwheel.index.front import pip_command
@@ -253,7 +252,7 @@ def index_wheels(run: Run, index: Path) -> Mapping[str, tuple[str, ...]]:
     claimed = [(variant, wheel, wheel.claims) for variant, wheel in offered if wheel.claims]
     of_each = groups_of([claims for *_, claims in claimed])
     groups = {variant: own for (variant, *_), own in zip(claimed, of_each, strict=True)}
-    indexed = [IndexedWheel.of(wheel, groups[variant]) for variant, wheel, _ in claimed]
+    indexed = [IndexedWheel(wheel.path, groups[name], read=wheel) for name, wheel, _ in claimed]
     indexed += [IndexedWheel(path, all_groups(groups.values())) for path in run.bundled]
     build_index(indexed, index)
     return groups

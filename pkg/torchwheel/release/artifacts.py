@@ -1,4 +1,4 @@
-"""Reads the artifacts of a release: wheels and records, from folders."""
+"""Reads the artifacts of a release from folders, and matches them with the selected variants."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,14 +10,18 @@ from packaging.utils import canonicalize_name
 from torchwheel.check.content import require_content
 from torchwheel.check.declared import read_declared
 from torchwheel.check.facts import Limits
-from torchwheel.check.gates import GateResult, run_gates
+from torchwheel.check.gates import run_gates
 from torchwheel.evidence.files import BUNDLES, Attestation, Believed, verify_files
 from torchwheel.evidence.policy import Policy, role_text
+from torchwheel.findings import CheckResult
 from torchwheel.inspect.wheel import Wheel, read_bundled
 from torchwheel.matrix.rules import WHEEL_SUFFIX
 from torchwheel.matrix.sections import Matrix
+from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import records as build_record
+from torchwheel.pipeline.records import BuildRecord
 from torchwheel.smoke import record as smoke_record
+from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
@@ -29,18 +33,24 @@ from torchwheel_runtime.text import escape, join_names
 
 
 @dataclasses.dataclass(frozen=True)
-class Candidate:
-    """A wheel of a variant: the file, its claims, its hash and the results of its gates."""
+class HashedWheel:
+    """A wheel and the hash of its file. Of a bundled package every artifact holds the same file."""
 
     wheel: Wheel
-    claims: Claims
     sha256: str
-    gates: tuple[GateResult, ...]
 
     @property
     def path(self) -> Path:
         """The file."""
         return self.wheel.path
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate(HashedWheel):
+    """The wheel of a variant, with its claims and the results of its gates."""
+
+    claims: Claims
+    gates: tuple[CheckResult, ...]
 
 
 def read_candidate(wheel: Wheel, limits: Limits) -> Candidate:
@@ -48,20 +58,7 @@ def read_candidate(wheel: Wheel, limits: Limits) -> Candidate:
     path = wheel.path
     if wheel.claims is None:
         raise WheelError(f"{path}: claims nothing (no torchwheel.json): not made by this pipeline")
-    return Candidate(wheel, wheel.claims, sha256(path), run_gates(path, limits))
-
-
-@dataclasses.dataclass(frozen=True)
-class BundledWheel:
-    """The wheel of a bundled package; every artifact holds the same file."""
-
-    wheel: Wheel
-    sha256: str
-
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self.wheel.path
+    return Candidate(wheel, sha256(path), wheel.claims, run_gates(path, limits))
 
 
 def is_bundled(wheel: Wheel, matrix: Matrix) -> bool:
@@ -69,13 +66,13 @@ def is_bundled(wheel: Wheel, matrix: Matrix) -> bool:
     return wheel.claims is None and wheel.name != canonicalize_name(matrix.project.name)
 
 
-def bundled_wheels(wheels: Sequence[Wheel]) -> tuple[tuple[BundledWheel, ...], list[str]]:
+def bundled_wheels(wheels: Sequence[Wheel]) -> tuple[tuple[HashedWheel, ...], list[str]]:
     """Each bundled package once; a line for each that is malformed or differs by artifact."""
-    by_name: dict[str, BundledWheel] = {}
+    by_name: dict[str, HashedWheel] = {}
     faults: list[str] = []
     for wheel in wheels:
         digest = sha256(wheel.path)
-        first = by_name.setdefault(wheel.path.name, BundledWheel(wheel, digest))
+        first = by_name.setdefault(wheel.path.name, HashedWheel(wheel, digest))
         if first.sha256 != digest:
             faults.append(f"{wheel.path}: sha256 {digest}; {first.path} has {first.sha256}")
     for package in by_name.values():
@@ -86,7 +83,7 @@ def bundled_wheels(wheels: Sequence[Wheel]) -> tuple[tuple[BundledWheel, ...], l
     return tuple(by_name[name] for name in sorted(by_name)), faults
 
 
-def check_bundled(matrix: Matrix, root: Path, bundled: Sequence[BundledWheel]) -> Iterator[str]:
+def check_bundled(matrix: Matrix, root: Path, bundled: Sequence[HashedWheel]) -> Iterator[str]:
     """A line for each package that is not one of the matrix.
 
     Args:
@@ -248,3 +245,68 @@ def _read(
         faults.append(explain(error))
     else:
         yield RecordFile(path, record)
+
+
+@dataclasses.dataclass(frozen=True)
+class ReleaseCase:
+    """A variant, its wheel, every record of it, and the bundled packages published with it."""
+
+    variant: Variant
+    candidate: Candidate
+    builds: tuple[BuildRecord, ...]
+    smoke_files: tuple[RecordFile[SmokeRecord], ...]
+    bundled: Mapping[str, str]
+    """Hex SHA-256 by file name."""
+
+    @property
+    def smokes(self) -> tuple[SmokeRecord, ...]:
+        """The records of its smoke runs."""
+        return tuple(file.record for file in self.smoke_files)
+
+
+def release_cases(
+    selected: Sequence[Variant],
+    candidates: Sequence[Candidate],
+    artifacts: Artifacts,
+    bundled: Sequence[HashedWheel],
+) -> tuple[ReleaseCase, ...]:
+    """The selected variants that have exactly one wheel; `unmatched` reports the others."""
+    return tuple(
+        ReleaseCase(
+            variant=variant,
+            candidate=own[0],
+            builds=tuple(f.record for f in artifacts.builds if f.record.variant == variant.id),
+            smoke_files=tuple(f for f in artifacts.smokes if f.record.wheel == own[0].path.name),
+            bundled={package.path.name: package.sha256 for package in bundled},
+        )
+        for variant in selected
+        if len(own := _candidates_of(variant.id, candidates)) == 1
+    )
+
+
+def unmatched(
+    selected: Sequence[Variant], candidates: Sequence[Candidate], artifacts: Artifacts
+) -> Iterator[str]:
+    """A line for each variant without exactly one wheel, and for each artifact of no variant."""
+    names = [variant.id for variant in selected]
+    for name in names:
+        paths = [str(candidate.path) for candidate in _candidates_of(name, candidates)]
+        if not paths:
+            yield f"{name}: no wheel; it is selected, so one is expected"
+        elif len(paths) > 1:
+            yield f"{name}: {len(paths)} wheels; one expected: {join_names(paths)}"
+    for candidate in candidates:
+        if candidate.claims.variant not in names:
+            yield f"{candidate.path}: variant {candidate.claims.variant} is not selected"
+    claimed = {candidate.claims.variant for candidate in candidates}
+    for build in artifacts.builds:
+        if build.record.variant not in claimed.union(names):
+            yield f"{build.path}: the record of {build.record.variant}, which has no wheel here"
+    wheels = {candidate.path.name for candidate in candidates}
+    for smoke in artifacts.smokes:
+        if smoke.record.wheel not in wheels:
+            yield f"{smoke.path}: the record of {smoke.record.wheel}, which is not here"
+
+
+def _candidates_of(variant: str, candidates: Sequence[Candidate]) -> list[Candidate]:
+    return [candidate for candidate in candidates if candidate.claims.variant == variant]

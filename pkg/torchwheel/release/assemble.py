@@ -7,31 +7,40 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from torchwheel.evidence.files import Believed, BelievedReleases, ReadBundle
+from torchwheel.evidence.files import Believed, ReadBundle
 from torchwheel.evidence.policy import policy_of, release_policies
-from torchwheel.evidence.provenance import SUFFIX, provenance_text
 from torchwheel.index.catalogue import read_catalogues
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.matrix.load import load
-from torchwheel.matrix.runners import with_gpu_runners
 from torchwheel.matrix.sections import Matrix
-from torchwheel.matrix.variants import select
+from torchwheel.matrix.variants import select, with_gpu_runners
 from torchwheel.pipeline.inputs import limits_of
-from torchwheel.release import report
 from torchwheel.release.artifacts import (
     Artifacts,
     Candidate,
+    ReleaseCase,
     bundled_wheels,
     check_bundled,
     is_bundled,
     read_artifacts,
     read_candidate,
+    release_cases,
+    unmatched,
 )
-from torchwheel.release.cases import ReleaseCase, read_sources, release_cases, unmatched
+from torchwheel.release.folder import (
+    SUFFIX,
+    changed_names,
+    check_target,
+    first_uploads,
+    provenance_text,
+    release_catalogue,
+    release_table,
+    write_release,
+)
 from torchwheel.release.rules import release_faults
 from torchwheel.release.sdists import make_sdists, sdist_faults
+from torchwheel.release.sources import read_sources
 from torchwheel.release.uploads import upload_faults
-from torchwheel.release.write import check_target, write_release
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import remove_leftovers
@@ -87,8 +96,7 @@ def assemble(
     selected = select(matrix, selection)
     remove_leftovers(out.parent, out.name)
     check_target(out)
-    believed = _believed(matrix, matrix_file, signatures)
-    releases = _believed_releases(matrix, matrix_file, signatures)
+    believed, releases = _believed(matrix, str(matrix_file), signatures)
     published = read_catalogues([earlier], releases) if earlier else ()
     try:
         artifacts = read_artifacts(folders, believed)
@@ -120,7 +128,7 @@ def assemble(
         *release_faults(read_sources(matrix, root), cases, expected),
     ]
     faults += [*bundled_faults, *check_bundled(matrix, root, bundled)]
-    faults += report.changed_names([*candidates, *bundled], published)
+    faults += changed_names([*candidates, *bundled], published)
     _raise(out, faults)
     with tempfile.TemporaryDirectory() as scratch:
         sdists = make_sdists(matrix, root, Path(scratch), progress)
@@ -129,38 +137,26 @@ def assemble(
             wheels = [case.candidate.wheel for case in cases] + [one.wheel for one in bundled]
             faults += upload_faults(wheels, sdists)
         _raise(out, faults)
-        uploaded = report.first_uploads(
-            [*(case.candidate for case in cases), *bundled], out, published
-        )
+        uploaded = first_uploads([*(case.candidate for case in cases), *bundled], out, published)
         name = matrix.project.name
         provenance = dict(_provenance(cases, artifacts))
-        catalogue = report.release_catalogue(
-            name, version, cases, bundled, sdists, uploaded, provenance
-        )
+        catalogue = release_catalogue(name, version, cases, bundled, sdists, uploaded, provenance)
         progress.step(f"writing {out}")
         write_release(out, cases, bundled, sdists, catalogue, provenance)
-    return f"{report.release_table(cases, bundled)}\n{_signed_text(artifacts)}"
+    return f"{release_table(cases, bundled)}\n{_signed_text(artifacts)}"
 
 
-def _believed(matrix: Matrix, where: Path, signatures: Signatures | None) -> Believed | None:
+def _believed(
+    matrix: Matrix, where: str, signatures: Signatures | None
+) -> tuple[Believed, Believed] | tuple[None, None]:
+    """Whose signatures of artifacts are believed, and whose of published catalogues."""
     if signatures is None:
-        return None
-    policy = policy_of(
-        matrix.evidence,
-        str(where),
-        repository=signatures.repository,
-        commit=signatures.commit,
-    )
-    return Believed(policy, signatures.read)
-
-
-def _believed_releases(
-    matrix: Matrix, where: Path, signatures: Signatures | None
-) -> BelievedReleases | None:
-    if signatures is None or matrix.evidence is None:
-        return None
-    policies = release_policies(matrix.evidence, str(where), repository=signatures.repository)
-    return BelievedReleases(policies, signatures.read, frozenset(matrix.evidence.unsigned))
+        return None, None
+    section, repository = matrix.evidence, signatures.repository
+    own = policy_of(section, where, repository=repository, commit=signatures.commit)
+    policies = release_policies(section, where, repository=repository)
+    unsigned = frozenset(section.unsigned if section else ())
+    return Believed((own,), signatures.read), Believed(policies, signatures.read, unsigned)
 
 
 def _provenance(cases: Sequence[ReleaseCase], artifacts: Artifacts) -> Iterator[tuple[str, str]]:

@@ -29,9 +29,9 @@ from torchwheel.index.catalogue import read_catalogue
 from torchwheel.pipeline import records as build_record
 from torchwheel.release import forge
 from torchwheel.release.artifacts import SMOKE_FOLDER
+from torchwheel.release.folder import PYPI, SUMS
 from torchwheel.release.forge import Asset, ForgeRelease
-from torchwheel.release.write import PYPI, SUMS
-from torchwheel.toolkit.sdists import files_offered
+from torchwheel.toolkit.project_page import files_offered
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import sha256
@@ -84,7 +84,11 @@ def plan_assets(files: Mapping[str, str], assets: Sequence[Asset], *, draft: boo
 def is_latest(tag: str, published: Sequence[ForgeRelease]) -> bool:
     """Whether a release is the one to offer: final, and no other final one is newer."""
     version = tag_version(tag)
-    others = (_version(release.tag) for release in published if not release.draft)
+    others = (
+        version_of_ref(f"refs/tags/{release.tag_name}")
+        for release in published
+        if not release.draft
+    )
     return not version.is_prerelease and all(
         other <= version for other in others if other and not other.is_prerelease
     )
@@ -92,7 +96,7 @@ def is_latest(tag: str, published: Sequence[ForgeRelease]) -> bool:
 
 def tag_version(tag: str) -> Version:
     """The version of a tag such as "v1.0.0"."""
-    version = _version(tag)
+    version = version_of_ref(f"refs/tags/{tag}")
     if version is None:
         raise UsageError(f'the tag: expected e.g. "v1.0.0", found "{tag}"; tag the release anew')
     return version
@@ -178,7 +182,9 @@ def dispatch(workflow: str, branch: str, reason: str, progress: Progress) -> str
     deadline = time.monotonic() + _LONGEST
     progress.step(f"{workflow} on {branch}")
     while time.monotonic() < deadline:
-        runs = [run for run in forge.workflow_runs(workflow) if run.title.endswith(f" {reason}")]
+        runs = [
+            run for run in forge.workflow_runs(workflow) if run.displayTitle.endswith(f" {reason}")
+        ]
         # A newer run takes the place of one that waits; both give the same.
         started = [run for run in runs if run.conclusion != "cancelled"]
         done = [run for run in started if run.conclusion]
@@ -187,7 +193,7 @@ def dispatch(workflow: str, branch: str, reason: str, progress: Progress) -> str
         if done:
             raise TorchwheelError(
                 f"{workflow}: expected success, found {done[0].conclusion}; look at run "
-                f"{done[0].number}, then run this job again"
+                f"{done[0].databaseId}, then run this job again"
             )
         if not started and tried <= len(runs):
             forge.start_workflow(workflow, branch, reason)
@@ -337,24 +343,20 @@ def _create(tag: str) -> None:
 
 
 def _release_of(tag: str) -> ForgeRelease | None:
-    found = [release for release in forge.releases() if release.tag == tag]
+    found = [release for release in forge.releases() if release.tag_name == tag]
     if len(found) > 1:
         raise UsageError(f"{tag}: expected one release, found {len(found)}; delete the drafts")
     return found[0] if found else None
 
 
 def _files(folder: Path) -> dict[str, Path]:
+    """The assets of a release folder, by name."""
     if not (folder / CATALOGUE).is_file():
         raise UsageError(f"{folder}: expected a release, found no {CATALOGUE}; assemble it first")
-    return {path.name: path for path in _plain(folder)}
-
-
-def _plain(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
+    for path in (found := sorted(folder.iterdir())):
         if path.is_symlink():
             raise UsageError(f"{path}: expected a file, found a link; assemble the release again")
-        if path.is_file():
-            yield path
+    return {path.name: path for path in found if path.is_file()}
 
 
 def _persist(step: Callable[[], None], progress: Progress) -> None:
@@ -371,7 +373,3 @@ def _persist(step: Callable[[], None], progress: Progress) -> None:
             time.sleep(_PAUSE * attempt)
         else:
             return
-
-
-def _version(tag: str) -> Version | None:
-    return version_of_ref(f"refs/tags/{tag}")

@@ -1,7 +1,7 @@
 """What a release asks of the forge, through its command line `gh`."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,41 +18,26 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Asset:
-    """A file of a release.
-
-    Attributes:
-        name: its name.
-        sha256: hex digest; empty if the forge does not know it.
-        complete: whether all of it was received.
-    """
+    """A file of a release, as the forge lists it."""
 
     name: str
-    sha256: str
-    complete: bool
+    state: str
+    digest: str | None = None
+
+    @property
+    def sha256(self) -> str:
+        """Hex digest; empty if the forge does not know it."""
+        return (self.digest or "").removeprefix("sha256:")
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of it was received."""
+        return self.state == "uploaded"
 
 
 @dataclasses.dataclass(frozen=True)
 class ForgeRelease:
-    """A release on the forge; only those who may write see a draft."""
-
-    number: int
-    tag: str
-    draft: bool
-    prerelease: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class WorkflowRun:
-    """A run of a workflow. `conclusion` is empty until it is finished."""
-
-    number: int
-    title: str
-    conclusion: str
-
-
-@dataclasses.dataclass(frozen=True)
-class _ListedRelease:
-    """A release in the forge's list."""
+    """A release as the forge lists it; only those who may write see a draft."""
 
     id: int
     tag_name: str
@@ -61,17 +46,8 @@ class _ListedRelease:
 
 
 @dataclasses.dataclass(frozen=True)
-class _ListedAsset:
-    """An asset in the forge's list."""
-
-    name: str
-    state: str
-    digest: str | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class _ListedRun:
-    """A run in gh's list."""
+class WorkflowRun:
+    """A run of a workflow, as gh lists it. It has no conclusion until it is finished."""
 
     databaseId: int  # noqa: N815 - the forge's name
     displayTitle: str  # noqa: N815
@@ -80,18 +56,12 @@ class _ListedRun:
 
 def releases() -> tuple[ForgeRelease, ...]:
     """All releases, drafts included."""
-    return tuple(
-        ForgeRelease(entry.id, entry.tag_name, entry.draft, entry.prerelease)
-        for entry in _list(f"{_RELEASES}?per_page=100", _ListedRelease)
-    )
+    return _list(f"{_RELEASES}?per_page=100", ForgeRelease)
 
 
 def assets(release: ForgeRelease) -> tuple[Asset, ...]:
     """The files of a release."""
-    return tuple(
-        Asset(entry.name, (entry.digest or "").removeprefix("sha256:"), entry.state == "uploaded")
-        for entry in _list(f"{_RELEASES}/{release.number}/assets?per_page=100", _ListedAsset)
-    )
+    return _list(f"{_RELEASES}/{release.id}/assets?per_page=100", Asset)
 
 
 def create_draft(tag: str) -> None:
@@ -124,10 +94,7 @@ def workflow_runs(workflow: str) -> tuple[WorkflowRun, ...]:
     """The latest runs that were started so."""
     fields = ("--json", "databaseId,displayTitle,conclusion", "--limit", "50")
     text = gh("run", "list", "--workflow", workflow, "--event", "workflow_dispatch", *fields)
-    return tuple(
-        WorkflowRun(entry.databaseId, entry.displayTitle, entry.conclusion or "")
-        for entry in parse_json(text, tuple[_ListedRun, ...], "gh run list", do=_DO, others=True)
-    )
+    return parse_json(text, tuple[WorkflowRun, ...], "gh run list", do=_DO, others=True)
 
 
 def gh(*arguments: str) -> str:
@@ -137,11 +104,11 @@ def gh(*arguments: str) -> str:
     return result.output
 
 
-def _list(address: str, kind: type[T]) -> Iterator[T]:
+def _list(address: str, kind: type[T]) -> tuple[T, ...]:
     """The entries of all pages of a list."""
     text = gh("api", "--paginate", "--slurp", address)
     pages = parse_json(text, tuple[tuple[kind, ...], ...], "gh api", do=_DO, others=True)  # type: ignore[valid-type]
-    return (entry for page in pages for entry in page)
+    return tuple(entry for page in pages for entry in page)
 
 
 def _yes(value: bool) -> str:

@@ -11,10 +11,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from torchwheel.matrix.runners import PURE, gpu_runner
+from torchwheel.matrix.variants import PURE, gpu_runner
 from torchwheel.pipeline.inputs import claims_of
-from torchwheel.release.cases import ReleaseCase, ReleaseSources
-from torchwheel.release.dates import date_fault
+from torchwheel.release.artifacts import ReleaseCase
+from torchwheel.release.sources import ReleaseSources, date_fault
 from torchwheel.smoke import record as smokes
 from torchwheel.smoke.testing import import_names
 from torchwheel_runtime.arch.model import Arch, Backend, parse

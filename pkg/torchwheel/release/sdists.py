@@ -24,8 +24,7 @@ from torchwheel.pipeline.bundled import EPOCH
 from torchwheel.pipeline.frontend import build_sdist, build_wheel
 from torchwheel.pipeline.repair import repack, stamp
 from torchwheel.pipeline.sources import stage
-from torchwheel.release.artifacts import BundledWheel
-from torchwheel.release.cases import ReleaseCase
+from torchwheel.release.artifacts import HashedWheel, ReleaseCase
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.files import path_inside, sha256
@@ -88,7 +87,7 @@ def make_sdists(matrix: Matrix, root: Path, scratch: Path, progress: Progress) -
 def sdist_faults(
     sdists: Sequence[Sdist],
     cases: Sequence[ReleaseCase],
-    bundled: Sequence[BundledWheel],
+    bundled: Sequence[HashedWheel],
     *,
     ordinary: bool = False,
 ) -> Iterator[str]:

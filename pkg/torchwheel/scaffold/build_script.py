@@ -1,6 +1,6 @@
-"""What setup.py and CMakeLists.txt name: arguments, extensions, archs, variables, GPU questions.
+"""What a setup.py names: arguments, extensions, archs, variables, questions for a GPU.
 
-Both are parsed and searched, never run, and no expression is evaluated. Where code decides, a TODO
+It is parsed and searched, never run, and no expression is evaluated. Where code decides, a TODO
 with its line tells a person what to fill in.
 """
 
@@ -20,12 +20,12 @@ from torchwheel_runtime.os_errors import explain
 from torchwheel_runtime.ownership import NotRegularError, open_regular
 from torchwheel_runtime.text import join_names, shorten
 
-SETUP, CMAKE = "setup.py", "CMakeLists.txt"
+SETUP = "setup.py"
 LARGEST = 1 << 20
 _KINDS = frozenset(
     {"CUDAExtension", "CppExtension", "SyclExtension", "Extension", "CMakeExtension"}
 )
-_ARCH_LIST = "TORCH_CUDA_ARCH_LIST"
+ARCH_LIST = "TORCH_CUDA_ARCH_LIST"
 # A flag such as `arch=compute_90,code=[sm_90,compute_90]`, `-arch=sm_80` or `--gpu-architecture=…`.
 _CODE = re.compile(r"(?<!\w)(code|arch|gpu-architecture|gpu-code)=(?:\[([\w,]+)\]|(\w+))")
 _NUMBER = re.compile(r"(sm|compute|lto)_([1-9][0-9]?)([0-9])([af]?)\Z")
@@ -37,14 +37,9 @@ _ASKS_TORCH = frozenset(
         *("get_device_capability", "get_device_properties"),
     }
 )
-_ASKS = re.compile(
+QUESTION = re.compile(
     r"\b(nvidia-smi|rocminfo|rocm_agent_enumerator|amdgpu-arch"
     rf"|torch\.cuda\.(?:{'|'.join(sorted(_ASKS_TORCH))}))\b"
-)
-_CMAKE_VARIABLE = re.compile(r"\bENV\{(\w+)\}")
-# set(CMAKE_CUDA_ARCHITECTURES 80), set_target_properties(… CUDA_ARCHITECTURES 80)
-_SETS_ARCHS = re.compile(
-    rf"^\s*set\w*\s*\([^#]*\b((CMAKE_)?CUDA_ARCHITECTURES|{_ARCH_LIST})\b", re.IGNORECASE
 )
 
 
@@ -131,11 +126,6 @@ class BuildScript:
     ninja: bool = True
     todo: tuple[str, ...] = ()
 
-    @property
-    def in_cmake(self) -> bool:
-        """Whether setup.py has CMake compile an extension."""
-        return any("CMake" in one.kind for one in self.extensions)
-
 
 def read_setup(folder: Path) -> BuildScript:
     """Read the setup.py of a project, which may have none.
@@ -192,31 +182,6 @@ def search_setup(content: bytes, where: str = SETUP) -> BuildScript:
         raise UsageError(f"{where}: expected a build script, found one nested too deep") from error
 
 
-def search_cmake(script: BuildScript, folder: Path) -> BuildScript:
-    """`script`, and what the lines of the project's CMake file name."""
-    file = folder / CMAKE
-    try:
-        lines = read_limited(file).decode().splitlines() if file.is_file() else []
-    except (OSError, ValueError):
-        lines = []  # CMake itself will say so.
-    variables, questions, todo = [*script.variables], [*script.questions], [*script.todo]
-    own_archs = script.own_archs
-    for number, line in enumerate(lines, start=1):
-        place, code = f"{CMAKE}:{number}", line.partition("#")[0]
-        variables += (BuildVariable(one, place) for one in _CMAKE_VARIABLE.findall(code))
-        questions += (Mention(one, place) for one in _ASKS.findall(code))
-        if found := _SETS_ARCHS.match(line):
-            own_archs = True
-            todo.append(f"{place}: sets {found[1]}; nvcc gets the matrix's archs instead")
-    return dataclasses.replace(
-        script,
-        variables=_each_once(variables),
-        questions=tuple(questions),
-        own_archs=own_archs,
-        todo=tuple(todo),
-    )
-
-
 def archs_in(text: str) -> Iterator[CudaArch]:
     """The archs that a compiler flag names, PTX as `+PTX` of its arch."""
     machine: list[CudaArch] = []
@@ -239,7 +204,7 @@ def archs_in(text: str) -> Iterator[CudaArch]:
         yield arch.with_ptx(arch in ptx)
 
 
-def _each_once(variables: Iterable[BuildVariable]) -> tuple[BuildVariable, ...]:
+def each_once(variables: Iterable[BuildVariable]) -> tuple[BuildVariable, ...]:
     """Each variable at its first place, with the first default that a place spells out."""
     found: dict[str, BuildVariable] = {}
     for one in variables:
@@ -322,10 +287,10 @@ class _Search:
             own_archs=any(
                 isinstance(node, ast.Subscript)
                 and isinstance(node.ctx, ast.Store)
-                and _text(node.slice) == _ARCH_LIST
+                and _text(node.slice) == ARCH_LIST
                 for node in self.nodes
             ),
-            variables=_each_once(variables),
+            variables=each_once(variables),
             questions=questions,
             modules=tuple(sorted(set(self._modules()))),
             ninja=not any(one.arg == "use_ninja" and _is_off(one.value) for one in keywords),
@@ -372,7 +337,7 @@ class _Search:
                         if one.name in _ASKS_TORCH:
                             yield Mention(f"torch.cuda.{one.name}", _place(node))
                 case ast.Constant(value=str(text)):
-                    yield from (Mention(one, _place(node)) for one in _ASKS.findall(text))
+                    yield from (Mention(one, _place(node)) for one in QUESTION.findall(text))
                 case _:
                     pass
 
@@ -422,9 +387,10 @@ class _Search:
         """Ask a person where something but a plain `options` of setup() decides the wheel's tag."""
         for node in self.nodes:
             match node:
-                case ast.FunctionDef(name="get_tag"):
-                    decides = True
-                case ast.Attribute(attr="py_limited_api", ctx=ast.Store()):
+                case (
+                    ast.FunctionDef(name="get_tag")
+                    | ast.Attribute(attr="py_limited_api", ctx=ast.Store())
+                ):
                     decides = True
                 case ast.Constant(value="py_limited_api"):
                     decides = "options" not in arguments

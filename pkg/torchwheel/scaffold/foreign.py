@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import itertools
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,14 +11,18 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from torchwheel.project_links import own_paths
 from torchwheel.scaffold.build_script import (
-    CMAKE,
+    ARCH_LIST,
+    QUESTION,
     SETUP,
     BuildScript,
+    BuildVariable,
+    Mention,
+    each_once,
     imported_modules,
     read_limited,
     read_setup,
-    search_cmake,
 )
 from torchwheel.scaffold.declared import (
     CONFIG,
@@ -28,8 +33,13 @@ from torchwheel.scaffold.declared import (
     requirements,
 )
 from torchwheel_runtime.errors import UsageError
-from torchwheel_runtime.files import own_paths
 
+CMAKE = "CMakeLists.txt"
+_CMAKE_VARIABLE = re.compile(r"\bENV\{(\w+)\}")
+# set(CMAKE_CUDA_ARCHITECTURES 80), set_target_properties(… CUDA_ARCHITECTURES 80)
+_SETS_ARCHS = re.compile(
+    rf"^\s*set\w*\s*\([^#]*\b((CMAKE_)?CUDA_ARCHITECTURES|{ARCH_LIST})\b", re.IGNORECASE
+)
 _SCIKIT_BUILD = "scikit_build_core"
 # Modules that a build environment has anyway.
 _GIVEN = frozenset({"torch", "setuptools", "pkg_resources", "distutils", "_distutils_hack"})
@@ -98,9 +108,10 @@ def read_project(folder: Path, name: str = "") -> ForeignProject:
     own_paths(folder, _files_to_read(folder))
     script = read_setup(folder)
     declared = read_declared_metadata(folder, script, name)
-    cmake = script.in_cmake or declared.backend.startswith(_SCIKIT_BUILD)
+    by_setup = any("CMake" in one.kind for one in script.extensions)
+    cmake = by_setup or declared.backend.startswith(_SCIKIT_BUILD)
     if cmake:
-        script = search_cmake(script, folder)
+        script = _search_cmake(script, folder)
     known = [*declared.requires, *declared.extras]
     imports = _imports(folder, script, declared)
     needs, odd_needs = _distributions(
@@ -133,6 +144,31 @@ def read_project(folder: Path, name: str = "") -> ForeignProject:
         cuda=any(one.kind == "CUDAExtension" for one in script.extensions) or _has_cuda(folder),
         cmake=cmake,
         todo=tuple(dict.fromkeys(todo)),
+    )
+
+
+def _search_cmake(script: BuildScript, folder: Path) -> BuildScript:
+    """`script`, and what the lines of the project's CMake file name."""
+    file = folder / CMAKE
+    try:
+        lines = read_limited(file).decode().splitlines() if file.is_file() else []
+    except (OSError, ValueError):
+        lines = []  # CMake itself will say so.
+    variables, questions, todo = [*script.variables], [*script.questions], [*script.todo]
+    own_archs = script.own_archs
+    for number, line in enumerate(lines, start=1):
+        place, code = f"{CMAKE}:{number}", line.partition("#")[0]
+        variables += (BuildVariable(one, place) for one in _CMAKE_VARIABLE.findall(code))
+        questions += (Mention(one, place) for one in QUESTION.findall(code))
+        if found := _SETS_ARCHS.match(line):
+            own_archs = True
+            todo.append(f"{place}: sets {found[1]}; nvcc gets the matrix's archs instead")
+    return dataclasses.replace(
+        script,
+        variables=each_once(variables),
+        questions=tuple(questions),
+        own_archs=own_archs,
+        todo=tuple(todo),
     )
 
 

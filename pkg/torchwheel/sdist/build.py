@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torchwheel.check.facts import Limits
-from torchwheel.check.gates import GateResult
+from torchwheel.findings import CheckResult
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.pipeline.inputs import Clock, claims_of
 from torchwheel.pipeline.on_host import build_and_finish
@@ -71,7 +71,7 @@ class SdistRecord:
     compiler: str
     jobs: int
     wheel: BuildRecord
-    gates: tuple[GateResult, ...]
+    gates: tuple[CheckResult, ...]
     machine: MachineRecord
     imported: tuple[ImportRecord, ...]
     borrowed: tuple[str, ...]

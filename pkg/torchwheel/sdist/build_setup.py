@@ -17,11 +17,11 @@ from torchwheel.sdist.request import SdistRequest
 from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.testing import probe_source, run_python
+from torchwheel.steps import gpu_compiler
 from torchwheel_runtime.arch.lists import NamedArchs, arch_list, choose_archs, cmake_archs
 from torchwheel_runtime.arch.model import Arch, parse_binary_name
 from torchwheel_runtime.arch.releases import ToolkitRelease, torch_releases
 from torchwheel_runtime.builder import environment as variables
-from torchwheel_runtime.builder import gpu_compiler
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel_runtime.json_files import last_line, parse_json
 from torchwheel_runtime.machine.facts import Torch

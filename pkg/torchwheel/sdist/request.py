@@ -11,7 +11,7 @@ from typing import get_args
 
 from torchwheel.check.facts import Allowed
 from torchwheel.inspect.sdist import PROJECT, is_project
-from torchwheel.matrix.project_source import parse_source
+from torchwheel.matrix.forms import parse_source
 from torchwheel.matrix.sections import AllowedGate, ArchsBy
 from torchwheel.pipeline.sources import download_release
 from torchwheel.sdist.sandbox import SandboxMode

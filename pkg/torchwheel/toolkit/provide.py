@@ -15,8 +15,12 @@ from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import write_text
 from torchwheel_runtime.ownership import trusted_path
 from torchwheel_runtime.toolkit.host import HostCompiler, check_bounds
-from torchwheel_runtime.toolkit.provision import locate_system, provision_pypi
-from torchwheel_runtime.toolkit.verify import agreed_release, tool_output
+from torchwheel_runtime.toolkit.provision import (
+    agreed_release,
+    locate_system,
+    provision_pypi,
+    tool_output,
+)
 
 _PROBE = """\
 #include <cuda_fp16.h>

@@ -1,6 +1,6 @@
 """Run by a Python that has torch: translates a copy of CUDA sources with torch's hipify, in place.
 
-Run by `torchwheel_runtime.builder.hipify` as `python -c … FOLDER HEADERS-FOLDERS… -- FILES…`, with
+Run by `torchwheel_runtime.builder.sources` as `python -c … FOLDER HEADERS-FOLDERS… -- FILES…`, with
 paths relative to FOLDER. Standard library and torch only.
 """
 

@@ -33,7 +33,7 @@ class Step:
         inputs: files that it reads.
         output: the file that it writes.
         depfile: lists the headers after the first run.
-        parts: steps that several jobs can do in its place (arch_parts.py).
+        parts: steps that several jobs can do in its place (`recipe.parts_of`).
     """
 
     label: str

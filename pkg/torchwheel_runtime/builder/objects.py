@@ -9,14 +9,23 @@ import dataclasses
 import functools
 import hashlib
 import json
+import os
+import re
+import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel_runtime import process
-from torchwheel_runtime.builder.arch_parts import join_parts
 from torchwheel_runtime.builder.ninja import Objects, Step, compile_group
-from torchwheel_runtime.builder.recipe import Recipe
+from torchwheel_runtime.builder.recipe import (
+    HOST,
+    Recipe,
+    folders_of,
+    part_end,
+    part_output,
+    strip_folders,
+)
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import make_folder_atomically, sha256
 from torchwheel_runtime.json_files import FileName, read_json
@@ -136,19 +145,8 @@ def _program(name: str, cxx: str) -> str:
 
 def command_digest(step: Step, recipe: Recipe) -> str:
     """Hash of a compile command, whatever folders of this machine it names."""
-    target = recipe.target
-    folders = {
-        str(target.source): "source",
-        str(target.toolkit.root): "toolkit",
-        str(target.torch.root): "torch",
-        str(Path(__file__).parents[1]): "torchwheel",
-    }
-    words = []
-    for word in step.command[len(target.launcher) :]:
-        named = word
-        for folder in sorted(folders, key=len, reverse=True):
-            named = named.replace(folder, f"\0{folders[folder]}\0")
-        words.append(named)
+    command = step.command[len(recipe.target.launcher) :]
+    (words,) = strip_folders([command], folders_of(recipe.target))
     return hashlib.sha256(json.dumps(words).encode()).hexdigest()
 
 
@@ -217,3 +215,69 @@ def _copy_checked(source: Path, into: Path, entry: CompiledObject) -> Path:
             "`torchwheel kernels`"
         )
     return copy
+
+
+_SECTION = ".nv_fatbin"  # of an object, with the code for all archs
+_IMAGE = re.compile(r"--image3=kind=(elf|ptx),sm=(\w+),file=.*")
+
+
+def join_parts(
+    command: Sequence[str], output: str, parts: Mapping[str, Path], objcopy: str, into: Path
+) -> Path:
+    """The object `output` of its parts, in the folder `into`, joined as nvcc would.
+
+    nvcc's `--dryrun` prints its call of `fatbinary`. The object has the bytes of one that nvcc
+    compiled as a whole, but for symbols that no linker needs.
+
+    Args:
+        command: nvcc's call for the whole file, without a launcher.
+        output: the object's name.
+        parts: the files of the parts, by their outputs.
+        objcopy: the program of the object's machine.
+        into: a folder.
+    """
+    options, path = _fatbinary_call([*command, "--dryrun"])
+    fatbinary = shutil.which("fatbinary", path=path)
+    if fatbinary is None:
+        raise TorchwheelError(f"{command[0]}: expected `fatbinary` beside it, found none")
+    name = Path(output).name
+    code, joined = into / f"{name}.fatbin", into / name
+    words = [_with_part(option, output, parts) for option in options]
+    process.run([fatbinary, *words, f"--create={code}"]).require(f"fatbinary of {output}")
+    host = parts[part_output(output, HOST)]
+    copy: list[str | Path] = [objcopy, "--update-section", f"{_SECTION}={code}", host, joined]
+    process.run(copy).require(f"objcopy of {output}")
+    code.unlink()
+    return joined
+
+
+def _fatbinary_call(command: Sequence[str]) -> tuple[list[str], str]:
+    """The options of fatbinary, and the PATH on which nvcc looks for it."""
+    done = process.run(command, merge=True)
+    done.require("nvcc --dryrun")
+    lines = [line.removeprefix("#$ ") for line in done.output.splitlines()]
+    path = next((line.partition("=")[2] for line in lines if line.startswith("PATH=")), os.defpath)
+    calls = [line for line in lines if line.startswith("fatbinary ")]
+    if len(calls) != 1:
+        raise TorchwheelError(
+            f"nvcc --dryrun: expected one call of fatbinary, found {len(calls)}; compile without "
+            "shards"
+        )
+    # With --threads the call is followed by redirections.
+    words = [word for word in shlex.split(calls[0]) if word.startswith("-")]
+    return [word for word in words if not word.startswith("--embedded-fatbin=")], path
+
+
+def _with_part(option: str, output: str, parts: Mapping[str, Path]) -> str:
+    """The option of fatbinary with our file in it, if it names an image."""
+    image = _IMAGE.fullmatch(option)
+    if image is None:
+        return option
+    kind, number = image.groups()
+    part = parts.get(part_output(output, part_end(kind, number)))
+    if part is None:
+        raise TorchwheelError(
+            f"nvcc --dryrun: an image of {output}, {kind} for {number}, is no part of its compile; "
+            "compile without shards"
+        )
+    return f"--image3=kind={kind},sm={number},file={part}"

@@ -16,8 +16,12 @@ from torchwheel_runtime.toolkit.cache import cache_folder
 from torchwheel_runtime.toolkit.headers import torch_headers
 from torchwheel_runtime.toolkit.host import host_compiler
 from torchwheel_runtime.toolkit.lock import locked_releases
-from torchwheel_runtime.toolkit.provision import locate_system, provision_pypi
-from torchwheel_runtime.toolkit.verify import agreed_release, nvcc_release
+from torchwheel_runtime.toolkit.provision import (
+    agreed_release,
+    locate_system,
+    nvcc_release,
+    provision_pypi,
+)
 
 _WITHOUT_GPU = NamedArchs("all-major", "no GPU here")
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from torchwheel_runtime.arch.model import gencode
-from torchwheel_runtime.builder.arch_parts import part_output, parts_of
+from torchwheel_runtime.arch.model import Arch, CudaArch, gencode
 from torchwheel_runtime.builder.extension import Extension
 from torchwheel_runtime.builder.flags import NO_FLAGS, Flags
 from torchwheel_runtime.builder.flavour import (
@@ -100,7 +99,7 @@ def object_groups(
     }
     if sources.device:
         compiled[flavour.device.name] = tuple(
-            dataclasses.replace(step, parts=tuple(_parts(step, device, file, target)))
+            dataclasses.replace(step, parts=tuple(_part_steps(step, device, file, target)))
             for step, file in zip(compiled[flavour.device.name], sources.device, strict=True)
         )
     if sources.interface:
@@ -178,12 +177,66 @@ def _compile(
     return Step(label, command, (path,), output, depfile)
 
 
-def _parts(
+def _part_steps(
     whole: Step, compiler: tuple[str, ...], file: DeviceFile, target: Target
 ) -> Iterator[Step]:
     for part in parts_of(file.archs):
         label, output = f"{whole.label} for {part.name}", part_output(whole.output, part.end)
         yield _compile(label, (*compiler, part.code), file.path, target, part.form, output)
+
+
+HOST = ".host.o"
+"""End of the output of a part that is the host side."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ArchPart:
+    """A part of a file's compile.
+
+    Attributes:
+        name: names it to a person, e.g. "9.0".
+        form: nvcc's option for its output, e.g. "-cubin".
+        code: nvcc's option for its arch.
+        end: of its output's name, e.g. ".sm_90.cubin".
+    """
+
+    name: str
+    form: str
+    code: str
+    end: str
+
+
+def parts_of(archs: Sequence[Arch]) -> Iterator[ArchPart]:
+    """The parts of a CUDA file's compile: the code for each arch, and the host side.
+
+    nvcc compiles the archs of a file one after another and puts them into one object. Where several
+    jobs compile, each takes some of the parts, and the job that links joins them (`join_parts`).
+    There are none for HIP and for one arch.
+
+    The host side's object has the PTX of one arch, in whose place the code for all is put.
+    """
+    cuda = [arch for arch in archs if isinstance(arch, CudaArch)]
+    if len(cuda) < 2:
+        return
+    for arch in cuda:
+        number = arch.number
+        virtual = f"-gencode=arch=compute_{number},code="
+        yield ArchPart(arch.name, "-cubin", f"{virtual}sm_{number}", part_end("elf", number))
+        if arch.ptx:
+            name = f"{arch.name}, PTX"
+            yield ArchPart(name, "-ptx", f"{virtual}compute_{number}", part_end("ptx", number))
+    first = cuda[0].number
+    yield ArchPart("the host", "-c", f"-gencode=arch=compute_{first},code=compute_{first}", HOST)
+
+
+def part_output(whole: str, end: str) -> str:
+    """The output of a part, e.g. "a.cu.sm_90.cubin" of "a.cu.o"."""
+    return f"{whole.removesuffix('.o')}{end}"
+
+
+def part_end(kind: str, number: str) -> str:
+    """The end of a part's output: of machine code ("elf") or PTX for an arch."""
+    return f".sm_{number}.cubin" if kind == "elf" else f".compute_{number}.ptx"
 
 
 _BACKENDS = {"cuda": cuda, "rocm": rocm}
@@ -263,6 +316,39 @@ def link_flags(flags: Flags, target: Target) -> Iterator[str]:
         yield f"-L{target.toolkit.runtime.parent}"
     yield from (f"-l{name}" for name in flags.libraries)
     yield from flags.link
+
+
+def folders_of(target: Target) -> dict[str, Path]:
+    """The folders of this machine that commands name; see `strip_folders`."""
+    return {
+        "source": target.source,
+        "toolkit": target.toolkit.root,
+        "torch": target.torch.root,
+        "torchwheel": Path(__file__).parents[1],
+    }
+
+
+def strip_folders(
+    commands: Iterable[Iterable[str]], folders: Mapping[str, Path]
+) -> tuple[tuple[str, ...], ...]:
+    """Replace this machine's folders in commands by names, so that all machines have the same.
+
+    Args:
+        commands: full command lines.
+        folders: folders by name, e.g. {"source": Path("/home/me/project")}. If one is inside
+            another, the inner one counts.
+    """
+    names = {str(path): name for name, path in sorted(folders.items(), reverse=True)}
+    if not names:
+        return tuple(tuple(command) for command in commands)
+    # A folder starts a word or a value (after -I, -ffile-prefix-map=, :).
+    alternatives = "|".join(re.escape(path) for path in sorted(names, key=len, reverse=True))
+    pattern = re.compile(rf"(?:^|(?<=[=:,])|(?<=^-[A-Za-z]))({alternatives})(?=[/=:,]|\Z)")
+    # Command lines have no NUL, so a name cannot be confused with their text.
+    return tuple(
+        tuple(pattern.sub(lambda found: f"\0{names[found[1]]}\0", word) for word in command)
+        for command in commands
+    )
 
 
 def make_recipe(extension: Extension, sources: Sources, target: Target) -> Recipe:

@@ -16,8 +16,7 @@ from setuptools.command.build_ext import build_ext
 
 from torchwheel_runtime.builder import environment
 from torchwheel_runtime.builder.extension import LIBRARIES, OBJECTS, SOURCES, Extension
-from torchwheel_runtime.builder.hipify import hipify_sources
-from torchwheel_runtime.builder.sources import sources_of
+from torchwheel_runtime.builder.sources import hipify_sources, sources_of
 from torchwheel_runtime.builder.target import Target
 from torchwheel_runtime.claims import FLAGS_SUFFIX, PartKind
 from torchwheel_runtime.errors import TorchwheelError

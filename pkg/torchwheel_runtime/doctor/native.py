@@ -21,7 +21,7 @@ from torchwheel_runtime.inspect.elf import (
     versions_needed,
 )
 from torchwheel_runtime.inspect.elf_file import NEEDED, RPATH, RUNPATH, SONAME, open_elf
-from torchwheel_runtime.inspect.gpu_code import read_gpu_code
+from torchwheel_runtime.inspect.hip import read_gpu_code
 from torchwheel_runtime.inspect.window import CpuTime, WheelError
 
 

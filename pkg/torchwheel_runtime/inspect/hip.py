@@ -9,8 +9,8 @@ from pathlib import Path
 
 from torchwheel_runtime.arch.model import Arch, parse_binary_name
 from torchwheel_runtime.data import read
-from torchwheel_runtime.inspect import budgets
-from torchwheel_runtime.inspect.elf import GpuCode
+from torchwheel_runtime.inspect import budgets, cuda
+from torchwheel_runtime.inspect.elf import GpuCode, section_names
 from torchwheel_runtime.inspect.elf_file import (
     AMDGPU,
     UNDEFINED,
@@ -201,3 +201,25 @@ def _code(entry: BundleEntry) -> GpuCode:
     if code.arch.binary_name != device[1]:
         raise WheelError(f"entry {entry.name!r} of {SECTION} holds code for {code.arch}")
     return code
+
+
+def read_gpu_code(
+    library: Path,
+    find_program: Callable[[], Path | None] = lambda: None,
+    cpu: CpuTime | None = None,
+) -> tuple[GpuCode, ...]:
+    """The modules in a library, CUDA's first.
+
+    Args:
+        library: its file.
+        find_program: finds a cuobjdump, which must find the same modules of CUDA.
+        cpu: the processor time that is left for it.
+    """
+    cpu = cpu or CpuTime()
+    found: list[GpuCode] = []
+    sections = section_names(library)
+    if not sections.isdisjoint(cuda.SECTIONS):
+        found += cuda.read_cuda_code(library, find_program(), cpu)
+    if SECTION in sections:
+        found += read_hip_code(library, cpu)
+    return tuple(found)

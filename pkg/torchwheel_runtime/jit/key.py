@@ -4,8 +4,7 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
 SCHEMA = 1
 """The version of the cache's format; libraries of another version are ignored."""
@@ -64,29 +63,6 @@ def make_key(facts: BuildFacts, files: Mapping[str, bytes]) -> CacheKey:
     # A readable name that every file system takes.
     name = re.sub(r"[^\w.-]", "_", facts.name, flags=re.ASCII).lstrip(".-")[:80]
     return CacheKey(f"{name}-{target[:16]}", _digest([target, hashes])[:32])
-
-
-def strip_folders(
-    commands: Iterable[Iterable[str]], folders: Mapping[str, Path]
-) -> tuple[tuple[str, ...], ...]:
-    """Replace this machine's folders in commands by names, so that all machines have the same.
-
-    Args:
-        commands: full command lines.
-        folders: folders by name, e.g. {"source": Path("/home/me/project")}. If one is inside
-            another, the inner one counts.
-    """
-    names = {str(path): name for name, path in sorted(folders.items(), reverse=True)}
-    if not names:
-        return tuple(tuple(command) for command in commands)
-    # A folder starts a word or a value (after -I, -ffile-prefix-map=, :).
-    alternatives = "|".join(re.escape(path) for path in sorted(names, key=len, reverse=True))
-    pattern = re.compile(rf"(?:^|(?<=[=:,])|(?<=^-[A-Za-z]))({alternatives})(?=[/=:,]|\Z)")
-    # Command lines have no NUL, so a name cannot be confused with their text.
-    return tuple(
-        tuple(pattern.sub(lambda found: f"\0{names[found[1]]}\0", word) for word in command)
-        for command in commands
-    )
 
 
 def _digest(data: object) -> str:

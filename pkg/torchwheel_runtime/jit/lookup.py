@@ -14,7 +14,7 @@ from torchwheel_runtime.jit.key import CacheKey
 from torchwheel_runtime.json_files import FileName, parse_json
 from torchwheel_runtime.loadable import LoadableFile
 from torchwheel_runtime.lock import LockBusyError, fail_if_busy, hold_lock
-from torchwheel_runtime.ownership import trusted_path, untrusted_because
+from torchwheel_runtime.ownership import is_open_at, trusted_path, untrusted_because
 from torchwheel_runtime.toolkit.cache import cache_path
 
 LOCK_SUFFIX = ".lock"
@@ -95,7 +95,7 @@ def open_verified(folder: Path, key: CacheKey) -> tuple[LoadableFile, CacheEntry
             return _check_entry(path, inside, key)
         except (CorruptError, FileNotFoundError) as error:
             # A folder that is being removed is renamed first, and is then not corrupt.
-            if not _is_still_at(path, inside):
+            if not is_open_at(path, inside):
                 raise FileNotFoundError(path) from error
             if isinstance(error, CorruptError):
                 raise
@@ -142,13 +142,6 @@ def _open_owned(path: Path, inside: int | None, flags: int) -> int:
         os.close(handle)
         raise CorruptError(path, why)
     return handle
-
-
-def _is_still_at(path: Path, handle: int) -> bool:
-    try:
-        return os.path.samestat(path.lstat(), os.fstat(handle))
-    except OSError:
-        return False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,14 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchwheel_runtime.builder.extension import SOURCES, Extension
-from torchwheel_runtime.builder.hipify import hipify_sources
 from torchwheel_runtime.builder.ninja import build, find_ninja, parallel_jobs
-from torchwheel_runtime.builder.recipe import Recipe, make_recipe, own_sources_digest
-from torchwheel_runtime.builder.sources import sources_of
+from torchwheel_runtime.builder.recipe import (
+    Recipe,
+    folders_of,
+    make_recipe,
+    own_sources_digest,
+    strip_folders,
+)
+from torchwheel_runtime.builder.sources import hipify_sources, sources_of
 from torchwheel_runtime.console import Terminal
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import private_folder
-from torchwheel_runtime.jit.key import BuildFacts, strip_folders
+from torchwheel_runtime.jit.key import BuildFacts
 from torchwheel_runtime.jit.lookup import jit_folder
 from torchwheel_runtime.jit.make import LibraryRequest, WorkFolder, make_library, read_sources
 from torchwheel_runtime.loadable import LoadableFile
@@ -111,13 +116,7 @@ def _library_request(extension: Extension, name: str | None, local: LocalTarget)
     """The request for a library: everything that decides its bytes."""
     target = local.target
     recipe = make_recipe(extension, sources_of(extension, target, name), target)
-    folders = {
-        "source": target.source,
-        "toolkit": target.toolkit.root,
-        "torch": target.torch.root,
-        "torchwheel": Path(__file__).parents[1],
-        "cxx": Path(target.cxx),
-    }
+    folders = {**folders_of(target), "cxx": Path(target.cxx)}
     return LibraryRequest(
         BuildFacts(
             name=f"{extension.package}.{name}" if name else extension.package,

@@ -21,9 +21,14 @@ from torchwheel_runtime.files import path_inside, record_hash, write_text
 from torchwheel_runtime.json_files import read_json
 from torchwheel_runtime.ownership import trusted_folder
 from torchwheel_runtime.toolkit.cache import make_once
-from torchwheel_runtime.toolkit.index import download, find_files, target_options
+from torchwheel_runtime.toolkit.index import (
+    NoRangesError,
+    RemoteArchive,
+    download,
+    find_files,
+    target_options,
+)
 from torchwheel_runtime.toolkit.lock import TORCH_PYTHON, TorchSource, look_up_torch, torch_source
-from torchwheel_runtime.toolkit.remote import NoRangesError, RemoteArchive
 
 _INCLUDE = "torch/include/"
 # The file that names the C++ ABI of torch.

@@ -16,8 +16,7 @@ from torchwheel_runtime.data import FOLDER, read_as
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import write_text
 from torchwheel_runtime.text import join_names, quote
-from torchwheel_runtime.toolkit.index import find_files
-from torchwheel_runtime.toolkit.remote import RemoteArchive
+from torchwheel_runtime.toolkit.index import RemoteArchive, find_files
 
 FILE = "toolkits.lock.json"
 PLATFORMS = ("linux_x86_64", "linux_aarch64")

@@ -1,21 +1,27 @@
-"""Finds or makes the folder of a toolkit: the pinned components of PyPI, or the system's."""
+"""Finds or makes the folder of a toolkit: the pinned components of PyPI, or the system's.
+
+What is used is checked to be of one release.
+"""
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from torchwheel_runtime import process
 from torchwheel_runtime.console import Progress
-from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError, program_error
 from torchwheel_runtime.files import make_executable, path_inside
 from torchwheel_runtime.ownership import find_program
 from torchwheel_runtime.toolkit.cache import make_once
 from torchwheel_runtime.toolkit.index import download, target_options
 from torchwheel_runtime.toolkit.lock import Component, components, pinned_requirements
 from torchwheel_runtime.toolkit.toolkit_home import link_plain_names
+from torchwheel_runtime.versions import minor_version
 
 # The toolkit's root in the wheels.
 _PREFIX = "nvidia/cu{major}/"
@@ -113,3 +119,62 @@ def _identity(nvcc: Path) -> str:
     return hashlib.sha256(
         f"{nvcc.resolve()} {stat.st_size} {stat.st_mtime_ns}".encode()
     ).hexdigest()[:16]
+
+
+_ERROR = re.compile("error|fatal")
+
+
+def tool_output(command: Sequence[str]) -> str:
+    """The output of a tool of the toolkit; a failure is one line."""
+    done = process.run(command)
+    if done.status:
+        why = done.reason(_ERROR, first=True, otherwise="failed")
+        raise program_error(f"{Path(command[0]).name}: {why}")
+    return done.output + done.errors
+
+
+def _tool_release(tool: Path) -> str:
+    """The release that a tool prints for --version, e.g. "13.0.88"."""
+    match = re.search(r"\bV(\d+\.\d+\.\d+)", tool_output([str(tool), "--version"]))
+    if not match:
+        raise TorchwheelError(f"{tool}: prints no release for --version")
+    return match[1]
+
+
+def _cudart_version(root: Path) -> str:
+    """The runtime's version from its header, as "13.0"."""
+    header = root / "include" / "cuda_runtime_api.h"
+    try:
+        text = header.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise TorchwheelError(f"{header}: {error.strerror}") from error
+    match = re.search(r"#define\s+CUDART_VERSION\s+(\d+)", text)
+    if not match:
+        raise TorchwheelError(f"{header}: defines no CUDART_VERSION")
+    number = int(match[1])
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def nvcc_release(root: Path) -> str:
+    """The release of a toolkit by its nvcc, as "13.0"."""
+    return minor_version(_tool_release(root / "bin" / "nvcc"))
+
+
+def agreed_release(root: Path, version: str) -> str:
+    """The release of nvcc; nvcc, ptxas and cudart must all be of CUDA `version`."""
+    releases = {tool: _tool_release(root / "bin" / tool) for tool in ("nvcc", "ptxas")}
+    if len(set(releases.values())) > 1:
+        named = ", ".join(f"{tool} {release}" for tool, release in releases.items())
+        raise TorchwheelError(
+            f"{root}: a mixed toolkit: {named}; every component must be one release"
+        )
+    release = releases["nvcc"]
+    for name, part_version in (
+        ("nvcc", ".".join(release.split(".")[:2])),
+        ("cudart", _cudart_version(root)),
+    ):
+        if part_version != version:
+            raise TorchwheelError(
+                f"{root}: {name} is of CUDA {part_version}; {version} was asked for"
+            )
+    return release

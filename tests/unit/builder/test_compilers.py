@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from targets import CUDA_STABLE, EXTENSION, ROCM_STABLE, sources
 
+from torchwheel.steps import gpu_compiler
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.builder import gpu_compiler
-from torchwheel_runtime.builder.arch_parts import join_parts, parts_of
-from torchwheel_runtime.builder.hipify import hipify
-from torchwheel_runtime.builder.recipe import make_recipe
+from torchwheel_runtime.builder.objects import join_parts
+from torchwheel_runtime.builder.recipe import make_recipe, parts_of
+from torchwheel_runtime.builder.sources import hipify
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 # The compiler that holds the archs of a build.

@@ -11,7 +11,8 @@ from packaging.version import Version
 
 from torchwheel.check.audit import Audit
 from torchwheel.check.facts import Allowed, Fact, Limits, WheelFacts
-from torchwheel.check.gates import GateResult, judge
+from torchwheel.check.gates import judge
+from torchwheel.findings import CheckResult
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.claims import Claims, Part
@@ -25,7 +26,7 @@ Change = Callable[[WheelFacts], WheelFacts]
 """What bends the facts of a right wheel."""
 
 
-def results(facts: WheelFacts, limits: Limits = LIMITS) -> dict[str, GateResult]:
+def results(facts: WheelFacts, limits: Limits = LIMITS) -> dict[str, CheckResult]:
     return {result.name: result for result in judge(facts, limits)}
 
 

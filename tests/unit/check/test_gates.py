@@ -39,7 +39,8 @@ from packaging.tags import parse_tag
 
 from torchwheel.check.audit import Audit
 from torchwheel.check.facts import Fact, fact
-from torchwheel.check.gates import GATES, GateResult, all_passed, gates_text, judge, run_gates
+from torchwheel.check.gates import GATES, all_passed, gates_text, judge, run_gates
+from torchwheel.findings import CheckResult
 from torchwheel_runtime.inspect.elf import GpuCode, Library, UndefinedSymbol
 from wheelmaker import make_wheel
 
@@ -254,7 +255,7 @@ def test_a_right_wheel_passes_every_gate(tmp_path: Path, kind: str, rows: tuple[
     assert {*rows} <= {*gates_text(found).splitlines()}
     assert not all_passed(found[:-1])
     assert not all_passed([])
-    assert not all_passed([*found[:-1], GateResult("size", False, "")])
+    assert not all_passed([*found[:-1], CheckResult("size", False, "")])
 
 
 def test_a_pure_wheel_passes_every_gate(tmp_path: Path) -> None:
@@ -283,7 +284,7 @@ def test_what_breaks_has_failed(tmp_path: Path) -> None:
 
     facts = cuda(tmp_path)
     (result,) = judge(facts, LIMITS, {"bad": bad})
-    assert result == GateResult("bad", False, "the gate broke: ZeroDivisionError: two lines")
+    assert result == CheckResult("bad", False, "the gate broke: ZeroDivisionError: two lines")
     code_: Fact[Mapping[str, tuple[GpuCode, ...]]] = fact(bad)  # type: ignore[arg-type]
     unread = dataclasses.replace(facts, gpu_code=code_, audit=Fact(fault="x"))
     assert failed(unread) == {"archs": "ZeroDivisionError: two lines", "platform-tag": "x"}

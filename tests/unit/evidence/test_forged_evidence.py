@@ -37,7 +37,7 @@ def refusal(wheel: Path, content: dict[str, Any] | Path | None, policy, verifier
         bundle = wheel.with_name("a.sigstore.json")
         bundles = [content if isinstance(content, Path) else save(bundle, content)]
     with pytest.raises(TorchwheelError) as caught:
-        verify_files({wheel: BUILDS}, bundles, Believed(policy, verifier.read))
+        verify_files({wheel: BUILDS}, bundles, Believed((policy,), verifier.read))
     text = str(caught.value).replace(f"{wheel.parent}/", "")
     assert text.isprintable() or "\n" in text
     return text.splitlines()
@@ -51,7 +51,7 @@ NONE = (
 
 def test_a_file_that_its_workflow_signed_is_believed(root, wheel, policy, verifier):
     bundle = save(wheel.with_name("a.sigstore.json"), signed(root, wheel))
-    found = verify_files({wheel: BUILDS}, [bundle], Believed(policy, verifier.read))
+    found = verify_files({wheel: BUILDS}, [bundle], Believed((policy,), verifier.read))
     signer = found[wheel].signer
     assert signer.workflow_path == WORKFLOWS["build"]
     assert (signer.repository, signer.commit) == (REPOSITORY, COMMIT)
@@ -320,7 +320,7 @@ def test_a_file_of_bundles_that_is_none(wheel, policy, verifier, make, says):
 def test_many_bundles_in_one_file(root, wheel, policy, verifier):
     lines = wheel.with_name("sha256.jsonl")
     lines.write_text("".join(json.dumps(signed(root, wheel)) + "\n" for _ in range(2)))
-    verify_files({wheel: BUILDS}, [lines], Believed(policy, verifier.read))
+    verify_files({wheel: BUILDS}, [lines], Believed((policy,), verifier.read))
 
 
 JSON = st.recursive(

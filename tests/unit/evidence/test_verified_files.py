@@ -15,11 +15,16 @@ from sigstore.verify import Verifier
 
 import signing
 from torchwheel.evidence.bundles import BundleVerifier
-from torchwheel.evidence.files import ATTESTATION, Attestation, BelievedReleases, verify_published
+from torchwheel.evidence.files import (
+    ATTESTATION,
+    Attestation,
+    Believed,
+    open_verified,
+    verify_published,
+)
 from torchwheel.evidence.policy import RELEASES, Policy
-from torchwheel.evidence.provenance import provenance_text
-from torchwheel.evidence.verified import open_verified
 from torchwheel.install.attestation import bundles_of_provenance
+from torchwheel.release.folder import provenance_text
 from torchwheel_runtime.errors import TorchwheelError
 
 # A file that was verified is not verified again; whatever differs is, and nobody can add one.
@@ -69,7 +74,7 @@ def verify(cache, reads, root, asset):
         """How many bundles were verified for the asset."""
         before = len(reads.bundles)
         verified = open_verified((policy,), str(trusted))
-        verify_published([asset], BelievedReleases((policy,), reads, verified=verified))
+        verify_published([asset], Believed((policy,), reads, verified=verified))
         return len(reads.bundles) - before
 
     return verify
@@ -86,7 +91,7 @@ def test_a_moved_release_is_not_verified_again(verify, asset, tmp_path, reads, r
     asset.parent.rename(tmp_path / "v2")
     verified = open_verified((POLICY,), str(root.trusted_root))
     moved = [tmp_path / "v2" / asset.name]
-    verify_published(moved, BelievedReleases((POLICY,), reads, verified=verified))
+    verify_published(moved, Believed((POLICY,), reads, verified=verified))
     assert len(reads.bundles) == 1
 
 
@@ -199,7 +204,7 @@ def test_the_root_of_today_is_asked_each_time(verify):
 
 
 def test_the_list_has_a_bound(verify, cache, monkeypatch):
-    monkeypatch.setattr("torchwheel.evidence.verified._MOST", 2)
+    monkeypatch.setattr("torchwheel.evidence.files._MOST", 2)
     cache.parent.mkdir(parents=True)
     cache.write_text(json.dumps(["a", "b", "c"]))
     verify()

@@ -12,13 +12,15 @@ from loopback import serving
 from torchwheel.image.recipes import (
     BaseImage,
     Image,
+    Recipes,
     debian,
     image_digest,
     image_of,
     image_reference,
     python_of,
+    require_snapshot,
+    service_of,
 )
-from torchwheel.image.snapshots import require_snapshot, service_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
 from torchwheel_runtime.errors import TorchwheelError, UsageError
@@ -215,13 +217,13 @@ def test_todays_packages_are_taken_only_if_they_are_asked_for(matrix, monkeypatc
     undated = containers.model_copy(update={"snapshot": None})
     assert service_of(undated, {}) is None
     monkeypatch.setenv("TORCHWHEEL_SNAPSHOTS", "http://m.test/a")
-    mirrored = debian(containers, DOCKER, "sid")
+    mirrored = debian(Recipes(containers, DOCKER), "sid")
     assert (mirrored.args, mirrored.mirrors) == (
         {"SNAPSHOT": containers.snapshot},
         {"SNAPSHOTS": "http://m.test/a"},
     )
     monkeypatch.setenv("TORCHWHEEL_SNAPSHOTS", "none")
-    assert debian(containers, DOCKER, "sid") == BaseImage("sid")
+    assert debian(Recipes(containers, DOCKER), "sid") == BaseImage("sid")
 
 
 def test_every_stage_of_an_image_is_of_its_day(matrix, monkeypatch):

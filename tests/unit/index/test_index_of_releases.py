@@ -21,9 +21,8 @@ from torchwheel.index.catalogue import (
     catalogue_text,
     read_wheel_entry,
 )
-from torchwheel.index.contents import Index, index_of
+from torchwheel.index.contents import Index, Store, index_of, store_of
 from torchwheel.index.pages import index_pages
-from torchwheel.index.store import Store, store_of
 from torchwheel.index.withdrawals import parse_withdrawals
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel_runtime.arch.releases import torch_releases

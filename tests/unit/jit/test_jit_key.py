@@ -8,9 +8,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from torchwheel_runtime.builder.recipe import strip_folders
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.jit import key as keys
-from torchwheel_runtime.jit.key import BuildFacts, make_key, strip_folders
+from torchwheel_runtime.jit.key import BuildFacts, make_key
 from torchwheel_runtime.jit.make import SourceFiles, read_sources, write_sources
 
 # One content, one key, wherever it lies; any change, another key.

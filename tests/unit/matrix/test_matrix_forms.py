@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from torchwheel.cli import main
-from torchwheel.matrix.gitlab import gitlab_text
 from torchwheel.matrix.kernel_builds import compiled_variants, select_kernels
 from torchwheel.matrix.load import load, parse
-from torchwheel.matrix.render import matrix_text
+from torchwheel.matrix.render import gitlab_text, matrix_text
 from torchwheel.matrix.sections import schema_text
 from torchwheel.matrix.variants import resolve, select
 from torchwheel_runtime.errors import UsageError

@@ -278,14 +278,6 @@ def test_variants_and_the_model_cannot_be_changed():
         variant.toolkit.version = "13.1"
 
 
-def test_a_duplicate_variant_is_refused():
-    twice = Matrix.model_validate(
-        {**SMALL.model_dump(by_alias=True), "platforms": ("linux_x86_64", "linux_x86_64")}
-    )
-    with pytest.raises(UsageError, match=r"^duplicate variant cu130-stable: "):
-        resolve(twice)
-
-
 @pytest.mark.parametrize(
     ("names", "ids"),
     [

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from torchwheel.matrix.document import MatrixError
+from torchwheel.matrix.forms import ProjectSource, parse_source
 from torchwheel.matrix.kernel_builds import select_kernels
 from torchwheel.matrix.load import load, parse
-from torchwheel.matrix.project_source import ProjectSource, parse_source
 from torchwheel.matrix.render import matrix_text
 from torchwheel.matrix.variants import resolve, select
 from torchwheel_runtime.errors import UsageError

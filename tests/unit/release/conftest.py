@@ -6,7 +6,8 @@ import pytest
 from release_artifacts import NATIVE, Artifacts, write_project
 
 import signing
-from torchwheel.check.gates import GATES, GateResult
+from torchwheel.check.gates import GATES
+from torchwheel.findings import CheckResult
 from torchwheel.release import artifacts as artifacts_
 from torchwheel.release import assemble
 from torchwheel.release.sdists import Sdist
@@ -35,7 +36,7 @@ def artifacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Artifacts:
 @pytest.fixture
 def green_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every gate holds: no compiler makes machine code here."""
-    green = tuple(GateResult(name, True, "fine") for name in GATES)
+    green = tuple(CheckResult(name, True, "fine") for name in GATES)
     monkeypatch.setattr(artifacts_, "run_gates", lambda *_: green)
 
 

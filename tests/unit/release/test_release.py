@@ -17,7 +17,7 @@ from torchwheel.index.catalogue import read_catalogue
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.inputs import claims_of
-from torchwheel.release import write
+from torchwheel.release import folder as release_folder
 from torchwheel.release.assemble import assemble
 from torchwheel.release.rules import claims_match
 from torchwheel.smoke.record import MachineRecord, TestResult, summarize
@@ -368,7 +368,7 @@ def test_a_wheel_that_changes_meanwhile_is_not_published(artifacts, out, monkeyp
         target.write_bytes(b"other")
         return target
 
-    monkeypatch.setattr(write.shutil, "copyfile", changing)
+    monkeypatch.setattr(release_folder.shutil, "copyfile", changing)
     with pytest.raises(TorchwheelError, match="changed while it was copied"):
         run(artifacts, out)
     assert not out.exists()

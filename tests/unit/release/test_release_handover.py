@@ -14,7 +14,7 @@ import signing
 from rehearsal.forge import Token
 from rehearsal.toy import forge_with_gh
 from torchwheel.cli import main
-from torchwheel.release.write import SUMS
+from torchwheel.release.folder import SUMS
 from torchwheel_runtime.files import sha256
 
 RELEASE = signing.Job(REPOSITORY, ".github/workflows/release.yml", COMMIT)

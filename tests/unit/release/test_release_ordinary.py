@@ -19,9 +19,8 @@ from rehearsal.forge import Token
 from rehearsal.toy import forge_with_gh
 from torchwheel.cli import main
 from torchwheel.index.catalogue import read_catalogue, read_catalogues
-from torchwheel.index.contents import index_of
+from torchwheel.index.contents import Store, index_of
 from torchwheel.index.pages import index_pages
-from torchwheel.index.store import Store
 from torchwheel.index.withdrawals import parse_withdrawals
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select

@@ -20,7 +20,8 @@ from release_artifacts import NATIVE as WHEEL
 
 from torchwheel.check.audit import Audit
 from torchwheel.check.facts import Fact, Limits, WheelFacts
-from torchwheel.check.gates import GATES, GateResult, judge
+from torchwheel.check.gates import GATES, judge
+from torchwheel.findings import CheckResult
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.pipeline.repair import repack_members, stamp, wheel_members
 from torchwheel.release import artifacts as artifacts_
@@ -421,7 +422,7 @@ def test_the_glibc_of_the_matrix_holds_for_every_wheel(artifacts, monkeypatch):
     artifacts.matrix.write_text(artifacts.matrix.read_text() + limit)
     artifacts.again(NATIVE, **{**WHEEL, "tag": "py3-none-manylinux_2_34_x86_64"})
 
-    def one_gate(path: Path, limits: Limits) -> tuple[GateResult, ...]:
+    def one_gate(path: Path, limits: Limits) -> tuple[CheckResult, ...]:
         facts = WheelFacts(
             Fact(read_wheel(path)), Fact(()), Fact({}), Fact(Audit("manylinux_2_34_x86_64", ()))
         )

@@ -49,6 +49,12 @@ def adopt(folder, wheel, *replace):
     return {one.path: one.action for one in planned}
 
 
+def matrix_of(folder):
+    """The text of the matrix of a project, and what it says."""
+    text = matrix_text(read_project(folder), ".", "torchwheel_runtime-1-py3-none-any.whl")
+    return text, yaml.safe_load(text)
+
+
 def containers_of_new():
     section = re.search(r"^containers:\n(?:  .*\n)+", NEW.read_text(), re.MULTILINE)[0]
     return yaml.safe_load(section)["containers"]
@@ -112,18 +118,16 @@ def test_the_matrix_resolves_at_once(foreign, wheel):
 def test_what_another_setup_script_gives(tmp_path, old, new, key, value):
     assert old in SETUP
     folder = write_foreign_project(tmp_path / "foreign", setup=SETUP.replace(old, new))
-    matrix = yaml.safe_load(
-        matrix_text(read_project(folder), ".", "torchwheel_runtime-1-py3-none-any.whl")
-    )
+    _, matrix = matrix_of(folder)
     assert matrix["build"][key] == (["packaging"] if value is None else value)
 
 
 def test_archs_under_a_condition_are_all_taken_and_a_person_is_asked(tmp_path):
     later = SETUP.replace('>= Version("12.8")', '>= Version("13.2")')
     folder = write_foreign_project(tmp_path / "foreign", setup=later)
-    text = matrix_text(read_project(folder), ".", "torchwheel_runtime-1-py3-none-any.whl")
+    text, matrix = matrix_of(folder)
     # CUDA 13.0 has no 6.0, whatever the condition says.
-    assert yaml.safe_load(text)["toolkits"]["cu130"]["archs"] == ["8.0", "12.0+PTX"]
+    assert matrix["toolkits"]["cu130"]["archs"] == ["8.0", "12.0+PTX"]
     asked = (
         "#   TODO setup.py:13: archs are under a condition, also 15; remove those that it leaves"
     )
@@ -135,10 +139,7 @@ def test_abi3_is_one_wheel_for_every_python(tmp_path):
         "cmdclass=", "options={'bdist_wheel': {'py_limited_api': 'cp311'}}, cmdclass="
     )
     folder = write_foreign_project(tmp_path / "foreign", setup=api)
-    matrix = parse(
-        matrix_text(read_project(folder), ".", "torchwheel_runtime-1-py3-none-any.whl"),
-        "matrix.yaml",
-    )
+    matrix = parse(matrix_of(folder)[0], "matrix.yaml")
     assert {variant.id.rpartition("-")[2] for variant in select(matrix, ["release"])} == {"abi3"}
 
 
@@ -151,9 +152,7 @@ def test_without_an_arch_of_its_own_the_environment_decides(tmp_path):
         one + " pass" if one.startswith("if torch") else one for one in text.splitlines()
     )
     folder = write_foreign_project(tmp_path / "foreign", setup=text)
-    matrix = yaml.safe_load(
-        matrix_text(read_project(folder), ".", "torchwheel_runtime-1-py3-none-any.whl")
-    )
+    _, matrix = matrix_of(folder)
     assert matrix["build"]["archs_by"] == "environment"
     assert "9.0" in matrix["toolkits"]["cu130"]["archs"]
 
@@ -166,8 +165,7 @@ def test_a_setup_script_that_sets_the_arch_list_has_it_replaced(tmp_path):
     )
     folder = write_foreign_project(tmp_path / "foreign", setup=text)
     project = read_project(folder)
-    matrix = yaml.safe_load(matrix_text(project, ".", "torchwheel_runtime-1-py3-none-any.whl"))
-    assert matrix["build"]["archs_by"] == "replaced"
+    assert matrix_of(folder)[1]["build"]["archs_by"] == "replaced"
     assert "hard-coded: none; the project sets them" in report(project, folder, [])
 
 
@@ -179,7 +177,7 @@ def cmake(tmp_path):
 
 def test_a_project_of_cmake_is_built_as_a_whole(cmake):
     project = read_project(cmake)
-    text = matrix_text(project, ".", "torchwheel_runtime-1-py3-none-any.whl")
+    text, _ = matrix_of(cmake)
     matrix = parse(text, "matrix.yaml")
     assert (project.cmake, project.cuda, project.imports) == (True, True, ("halved",))
     assert matrix.own_build.archs_by == "environment"
@@ -201,9 +199,7 @@ def test_archs_that_cmake_files_set_are_replaced(cmake, line, found):
     file = cmake / "CMakeLists.txt"
     file.write_text(f"{line}\n{file.read_text()}")
     project = read_project(cmake)
-    matrix = parse(
-        matrix_text(project, ".", "torchwheel_runtime-1-py3-none-any.whl"), "matrix.yaml"
-    )
+    matrix = parse(matrix_of(cmake)[0], "matrix.yaml")
     assert matrix.own_build.archs_by == ("replaced" if found else "environment")
     says = f"CMakeLists.txt:1: sets {found}; nvcc gets the matrix's archs instead"
     assert (says in project.todo) == bool(found)
@@ -225,28 +221,24 @@ def test_nothing_of_the_author_is_overwritten(foreign, wheel):
         assert (foreign / name).read_text().startswith(text), name
 
 
-def test_a_link_is_not_written_through(foreign, wheel, tmp_path):
-    (tmp_path / "outside").write_text("mine\n")
-    (foreign / "noxfile.py").symlink_to(tmp_path / "outside")
-    with pytest.raises(UsageError, match=r"noxfile\.py"):
+@pytest.mark.parametrize(
+    ("name", "target", "says"),
+    [
+        ("noxfile.py", "file", "noxfile.py"),
+        (".github", "folder", "a link or something else at .github; nothing was"),
+        ("noxfile.py", "missing", "at noxfile.py; nothing was"),
+    ],
+)
+def test_nothing_is_written_through_a_link(foreign, wheel, tmp_path, name, target, says):
+    outside = tmp_path / "outside"
+    (outside / "folder").mkdir(parents=True)
+    (outside / "file").write_text("mine\n")
+    (foreign / name).symlink_to(outside / target)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match=re.escape(says)):
         adopt(foreign, wheel, "all")
-    assert (tmp_path / "outside").read_text() == "mine\n"
-
-
-def test_a_linked_folder_is_not_written_through(foreign, wheel, tmp_path):
-    (tmp_path / "outside").mkdir()
-    (foreign / ".github").symlink_to(tmp_path / "outside")
-    before = sorted(foreign.rglob("*"))
-    with pytest.raises(UsageError, match=r"a link or something else at \.github; nothing was"):
-        adopt(foreign, wheel, "all")
-    assert not list((tmp_path / "outside").iterdir())
-    assert sorted(foreign.rglob("*")) == before
-
-
-def test_a_link_to_nothing_is_not_written_over(foreign, wheel, tmp_path):
-    (foreign / "noxfile.py").symlink_to(tmp_path / "missing")
-    with pytest.raises(UsageError, match=r"at noxfile\.py; nothing was"):
-        adopt(foreign, wheel, "all")
+    assert (outside / "file").read_text() == "mine\n"
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize("case", LEAVING)
@@ -496,9 +488,7 @@ def test_whatever_a_project_says_gives_a_matrix_or_one_line(tmp_path_factory, na
     )
     (folder / "setup.py").write_text(text, encoding="utf-8", errors="replace")
     try:
-        matrix = yaml.safe_load(
-            matrix_text(read_project(folder), ".", "torchwheel_runtime-1-py3-none-any.whl")
-        )
+        _, matrix = matrix_of(folder)
     except UsageError as error:
         lines = str(error).splitlines()
     else:

@@ -13,7 +13,7 @@ from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.machine.discovery import find_host
 from torchwheel_runtime.toolkit.cache import cache_folder, cache_path
 from torchwheel_runtime.toolkit.host import NoCompilerError, host_compiler
-from torchwheel_runtime.toolkit.remote import NoRangesError, RemoteArchive
+from torchwheel_runtime.toolkit.index import NoRangesError, RemoteArchive
 
 # Where the cache is: as platformdirs says, without its cost.
 

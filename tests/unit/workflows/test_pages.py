@@ -1,5 +1,6 @@
 """What the pages say: commands that exist, words of the glossary, places of the code, one fork."""
 
+import argparse
 import functools
 import json
 import re
@@ -15,7 +16,7 @@ from torchwheel import cli
 from torchwheel.matrix.load import load
 from torchwheel.matrix.render import matrix_text
 from torchwheel.matrix.variants import select
-from torchwheel_runtime.arguments import Choice, Command
+from torchwheel_runtime.arguments import Command
 
 GLOSSARY, CI, DESIGN = (f"docs/{name}.md" for name in ("glossary", "ci", "design"))
 PAGES = [
@@ -47,12 +48,10 @@ def commands(text: str) -> Iterator[str]:
 
 
 def options(command: Command) -> set[str]:
-    every = [
-        option
-        for entry in command.options
-        for option in (entry.options if isinstance(entry, Choice) else (entry,))
-    ]
-    return {name for option in every for name in option.names if name.startswith("--")}
+    parser = argparse.ArgumentParser(add_help=False)
+    for declare in command.options:
+        declare(parser)
+    return {name for name in parser._option_string_actions if name.startswith("--")}
 
 
 def fault(line: str) -> str | None:

@@ -1,0 +1,303 @@
+"""What a release publishes: its folder, its catalogue, and a table for people."""
+
+import dataclasses
+import json
+import os
+import shutil
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from torchwheel.evidence.files import Attestation
+from torchwheel.evidence.policy import GITHUB, Signer
+from torchwheel.index import catalogue as catalogues
+from torchwheel.index.catalogue import (
+    FILE,
+    Catalogue,
+    CatalogueSdist,
+    CatalogueWheel,
+    SmokeRun,
+    catalogue_wheel,
+    published_hashes,
+    read_catalogue,
+    upload_times,
+)
+from torchwheel.index.contents import utc_time
+from torchwheel.matrix.variants import Variant
+from torchwheel.pipeline import records as build_record
+from torchwheel.release.artifacts import SMOKE_FOLDER, HashedWheel, ReleaseCase
+from torchwheel.release.rules import on_gpu
+from torchwheel.release.sdists import Sdist
+from torchwheel.smoke import record as smoke_record
+from torchwheel.smoke.record import SmokeRecord
+from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
+from torchwheel_runtime.files import make_folder_atomically, sha256
+from torchwheel_runtime.text import WIDTH, size_text, table_rows
+
+
+def build_asset(variant: Variant) -> str:
+    """The name of the asset with a variant's build record."""
+    return f"{variant.id}.build.json"
+
+
+def smoke_asset(variant: Variant, number: int) -> str:
+    """The name of the asset with the record of a variant's smoke run; the first has number 1."""
+    return f"{variant.id}.smoke-{number}.json"
+
+
+def release_catalogue(
+    project: str,
+    tag: str | None,
+    cases: Sequence[ReleaseCase],
+    bundled: Sequence[HashedWheel],
+    sdists: Sequence[Sdist],
+    uploaded: Mapping[str, str],
+    provenance: Collection[str] = (),
+) -> Catalogue:
+    """The catalogue of a release: each wheel with its hash, gates and smoke runs.
+
+    Args:
+        project: the project's name.
+        tag: the release's tag (default: its version).
+        cases: the variants, each with its wheel and records.
+        bundled: the bundled packages.
+        sdists: of the project and of these.
+        uploaded: when each file was first published, by its sha256.
+        provenance: the names of the files with the provenance of a wheel.
+    """
+    versions = [case.candidate.wheel.version.public for case in cases]
+    return Catalogue(
+        project=project,
+        tag=tag or versions[0],
+        wheels=(
+            *(_wheel(case, uploaded, provenance) for case in cases),
+            *(catalogue_wheel(own.wheel, own.sha256, uploaded[own.sha256]) for own in bundled),
+        ),
+        sdists=tuple(
+            CatalogueSdist(own.path.name, own.version, sha256(own.path), own.path.stat().st_size)
+            for own in sdists
+        ),
+    )
+
+
+def _wheel(
+    case: ReleaseCase, uploaded: Mapping[str, str], provenance: Collection[str]
+) -> CatalogueWheel:
+    candidate = case.candidate
+    beside = f"{candidate.path.name}{SUFFIX}"
+    return dataclasses.replace(
+        catalogue_wheel(candidate.wheel, candidate.sha256, uploaded[candidate.sha256]),
+        provenance=beside if beside in provenance else None,
+        gates={result.name: result.says for result in candidate.gates},
+        smoke=tuple(
+            _smoke_run(case, record, smoke_asset(case.variant, number))
+            for number, record in enumerate(case.smokes, start=1)
+        ),
+        record=build_asset(case.variant),
+    )
+
+
+def _smoke_run(case: ReleaseCase, record: SmokeRecord, asset: str) -> SmokeRun:
+    machine, gpu = record.machine, record.machine.gpu
+    counts = record.tests.counts
+    return SmokeRun(
+        record=asset,
+        date=record.date,
+        verdict=record.verdict,
+        on_gpu=on_gpu(case, record),
+        python=machine.python,
+        platform=machine.platform,
+        torch=machine.torch,
+        gpu=gpu.name if gpu else None,
+        arch=gpu.arch if gpu else None,
+        driver=gpu.driver if gpu else None,
+        passed=counts.passed,
+        skipped=counts.skipped,
+    )
+
+
+def release_table(cases: Sequence[ReleaseCase], bundled: Sequence[HashedWheel]) -> str:
+    """One row a wheel: its size, its gates, and the GPUs it ran on; then the bundled packages."""
+    cells = [("variant", "size", "gates", "smoke")]
+    for case in cases:
+        candidate = case.candidate
+        gates = f"{len(candidate.gates):>2} ok"
+        cells.append((case.variant.id, size_text(candidate.wheel.size), gates, _where(case)))
+    head, *rows = table_rows("<7 >8 >5 <", cells, wrap=True)
+    lines = [head, "-" * WIDTH, *rows]
+    lines += [f"with {package.path.name}" for package in bundled]
+    return "\n".join(lines)
+
+
+def _where(case: ReleaseCase) -> str:
+    gpus = [r.machine.gpu.name for r in case.smokes if on_gpu(case, r) and r.machine.gpu]
+    return ", ".join(dict.fromkeys(gpus)) or "not run on a GPU"
+
+
+def changed_names(wheels: Sequence[HashedWheel], earlier: Sequence[Catalogue]) -> Iterator[str]:
+    """A line for each wheel whose name an earlier release has published with other bytes."""
+    published = published_hashes(earlier)
+    for wheel in wheels:
+        digest, tag = published.get(wheel.path.name, (wheel.sha256, ""))
+        if digest != wheel.sha256:
+            yield (
+                f"{wheel.path}: expected sha256 {digest}, as {tag} published this name, found "
+                f"{wheel.sha256}; raise its version"
+            )
+
+
+def first_uploads(
+    wheels: Sequence[HashedWheel], out: Path, earlier: Sequence[Catalogue]
+) -> Mapping[str, str]:
+    """When each file was first published, by its sha256: as a catalogue says, else now.
+
+    SOURCE_DATE_EPOCH stands for now, where a release must be written with equal bytes again.
+
+    Args:
+        wheels: the files of the release.
+        out: its folder; an earlier run may have written a catalogue there.
+        earlier: the catalogues of earlier releases.
+    """
+    known, now = upload_times([*earlier, *_previous(out)]), _now()
+    return {wheel.sha256: known.get(wheel.sha256, now) for wheel in wheels}
+
+
+def _previous(out: Path) -> Iterator[Catalogue]:
+    """What an earlier run wrote to the release's folder; nothing if it is malformed."""
+    try:
+        yield read_catalogue(out / FILE)
+    except (OSError, MalformedError):
+        return
+
+
+def _now() -> str:
+    text = os.environ.get("SOURCE_DATE_EPOCH")
+    if text and not (text.isascii() and text.isdigit() and len(text) < 12):
+        raise UsageError(
+            f"SOURCE_DATE_EPOCH: expected seconds since 1970, found {text!r}; unset it"
+        )
+    return utc_time(int(text) if text else time.time())
+
+
+SUMS = "SHA256SUMS"
+PYPI = "pypi"
+"""Folder of what PyPI accepts: wheels without a local version, and sdists."""
+
+
+def check_target(out: Path) -> None:
+    """Raise if `out` holds anything but an earlier release."""
+    is_release = (out / catalogues.FILE).is_file()
+    if out.exists() and not is_release and (out.is_file() or any(out.iterdir())):
+        raise UsageError(f"{out} is there and is no earlier release; remove it or name another")
+
+
+def write_release(
+    out: Path,
+    cases: Sequence[ReleaseCase],
+    bundled: Sequence[HashedWheel],
+    sdists: Sequence[Sdist],
+    catalogue: Catalogue,
+    provenance: Mapping[str, str],
+) -> None:
+    """Replace `out` with a folder whose files are the assets of the release.
+
+    These are the wheels, each with its metadata file and its provenance, the sdists, the records,
+    the catalogue and the sums of all. The folders in it are for `assemble` itself and for PyPI.
+    """
+    with make_folder_atomically(out) as folder:
+        (folder / PYPI).mkdir()
+        published: list[HashedWheel] = [case.candidate for case in cases]
+        for source in [*published, *bundled]:
+            wheel = _copy(source, folder)
+            # PEP 658 looks for it at the wheel's own address.
+            beside = wheel.with_name(f"{wheel.name}.metadata")
+            beside.write_bytes(source.wheel.metadata_bytes)
+            if source.wheel.version.local is None:
+                os.link(wheel, folder / PYPI / wheel.name)
+        for sdist in sdists:
+            copy = Path(shutil.copyfile(sdist.path, folder / sdist.path.name))
+            os.link(copy, folder / PYPI / copy.name)
+        for case in cases:
+            _write_records(case, folder)
+        for name, text in provenance.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        text = catalogues.catalogue_text(catalogue)
+        (folder / catalogues.FILE).write_text(text, encoding="utf-8")
+        (folder / SUMS).write_text("".join(_sums(folder)), encoding="utf-8")
+
+
+def _copy(wheel: HashedWheel, folder: Path) -> Path:
+    """Copy a wheel; the copy must have the bytes that were checked."""
+    copy = Path(shutil.copyfile(wheel.path, folder / wheel.path.name))
+    if sha256(copy) != wheel.sha256:
+        raise TorchwheelError(f"{wheel.path} changed while it was copied; run again")
+    return copy
+
+
+def _write_records(case: ReleaseCase, folder: Path) -> None:
+    """Write a variant's records where `assemble` looks for them, and as assets."""
+    for build in case.builds:
+        build_record.save_record(folder, build)
+        file = folder / build_record.FOLDER / f"{case.variant.id}.json"
+        os.link(file, folder / build_asset(case.variant))
+    (folder / SMOKE_FOLDER).mkdir(exist_ok=True)
+    for number, smoke in enumerate(case.smokes, start=1):
+        file = folder / SMOKE_FOLDER / f"{case.variant.id}.{number}.json"
+        file.write_text(smoke_record.dump_smoke(smoke), encoding="utf-8")
+        os.link(file, folder / smoke_asset(case.variant, number))
+
+
+def _sums(folder: Path) -> Iterator[str]:
+    """The lines of SHA256SUMS for the assets in a folder, as `sha256sum -c` reads them."""
+    for path in sorted(folder.iterdir()):
+        if path.is_file():
+            yield f"{sha256(path)}  {path.name}\n"
+
+
+SUFFIX = ".provenance"
+"""Ends the name of the file with the PEP 740 provenance of a wheel, after the wheel's name."""
+
+
+def provenance_text(attestation: Attestation) -> str | None:
+    """The provenance of a wheel as an index serves it (PEP 740): an object with one attestation.
+
+    Nobody uploads to a static index, so the Trusted Publisher that the PEP wants is the job that
+    built and signed the wheel, as its certificate says.
+
+    Returns:
+        JSON; None if the attestation is of several files, or not of a job of GitHub's: readers of
+        provenance know no other forge of ours by its certificate.
+    """
+    publisher = _publisher(attestation.signer)
+    if publisher is None or len(attestation.subjects) != 1:
+        return None
+    bundle = {"publisher": publisher, "attestations": [_attestation(attestation.content)]}
+    return json.dumps({"version": 1, "attestation_bundles": [bundle]}, indent=1) + "\n"
+
+
+def _publisher(signer: Signer) -> dict[str, object] | None:
+    if not signer.repository.startswith(f"{GITHUB}/"):
+        return None
+    return {
+        "kind": "GitHub",
+        "claims": {},  # an index keeps those of an upload
+        "repository": signer.repository.removeprefix(f"{GITHUB}/"),
+        "workflow": PurePosixPath(signer.caller.rpartition("@")[0]).name,
+        "environment": None,
+    }
+
+
+def _attestation(bundle: Any) -> dict[str, object]:  # noqa: ANN401 - JSON that sigstore has verified
+    material, envelope = bundle["verificationMaterial"], bundle["dsseEnvelope"]
+    return {
+        "version": 1,
+        "verification_material": {
+            "certificate": material["certificate"]["rawBytes"],
+            "transparency_entries": material["tlogEntries"],
+        },
+        "envelope": {
+            "statement": envelope["payload"],
+            "signature": envelope["signatures"][0]["sig"],
+        },
+    }
