@@ -53,30 +53,40 @@ def test_needs():
     assert OLD_TORCH.needs == LibraryNeeds("aten", "==2.6.*")
 
 
+ABIS = 'expected "stable" or "aten" or "pure" or "universal", found "stabel"'
+CHANGES = [
+    ({"schema": 2}, "expected schema 4, found 2"),
+    ({"abi": "stabel"}, f"abi: {ABIS}"),
+    ({"backend": "vulkan"}, 'backend: expected "cuda" or "rocm", found "vulkan"'),
+    ({"archs": ["sm_90"]}, '"sm_90" is not an arch; expected e.g. "9.0" or "9.0+PTX"'),
+    ({"archs": [9.0]}, "archs[0]: expected text, found 9.0"),
+    ({"borrowed": [None]}, "borrowed[0]: expected text, found null"),
+    ({"torch_release": "2.11.0"}, 'torch_release "2.11.0" is not e.g. 2.11'),
+    ({"torch_release": ""}, 'torch_release "" is not e.g. 2.11'),
+    ({"torch_release": "1" * 5000}, '111…" is not e.g. 2.11'),
+    ({"torch_release": None}, "torch_release: expected text, found null"),
+    ({"toolkit": 130}, "toolkit: expected text, found 130"),
+    ({"surprise": 1}, 'expected no key "surprise", found one'),
+]
+PART_CHANGES = [
+    ({"kind": "plugin"}, '[0].kind: expected "kernels" or "front_end" or '),
+    ({"abi": "pure"}, '[0].abi: expected "stable" or "aten", found "pure"'),
+    ({"backend": "vulkan"}, "[0].backend: expected "),
+    ({"torch_release": "2.6"}, "every kind but kernels names a torch_release"),
+    ({"sha256": 5}, "[0].sha256: expected text, found 5"),
+    ({"archs": [9]}, "[0].archs[0]: expected text, found 9"),
+]
+
+
 @pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"schema": 2}, "expected schema 4, found 2"),
-        (
-            {"abi": "stabel"},
-            'abi: expected "stable" or "aten" or "pure" or "universal", found "stabel"',
-        ),
-        ({"backend": "vulkan"}, 'backend: expected "cuda" or "rocm", found "vulkan"'),
-        ({"archs": ["sm_90"]}, '"sm_90" is not an arch; expected e.g. "9.0" or "9.0+PTX"'),
-        ({"archs": [9.0]}, "archs[0]: expected text, found 9.0"),
-        ({"borrowed": [None]}, "borrowed[0]: expected text, found null"),
-        ({"torch_release": "2.11.0"}, 'torch_release "2.11.0" is not e.g. 2.11'),
-        ({"torch_release": ""}, 'torch_release "" is not e.g. 2.11'),
-        ({"torch_release": "1" * 5000}, '111…" is not e.g. 2.11'),
-        ({"torch_release": None}, "torch_release: expected text, found null"),
-        ({"toolkit": 130}, "toolkit: expected text, found 130"),
-        ({"surprise": 1}, 'expected no key "surprise", found one'),
-    ],
+    ("changes", "says", "part"),
+    [*((*one, False) for one in CHANGES), *((*one, True) for one in PART_CHANGES)],
 )
-def test_malformed(changes, says):
-    text = json.dumps({**json.loads(claims_file.dumps(stable())), **changes})
+def test_malformed(changes, says, part):
+    data = json.loads(claims_file.dumps(UNIVERSAL if part else stable()))
+    (data["parts"][0] if part else data).update(changes)
     with pytest.raises(TorchwheelError) as error:
-        claims_file.loads(text, "x.json")
+        claims_file.loads(json.dumps(data), "x.json")
     assert str(error.value).startswith("x.json: not a torchwheel claims file: ")
     assert says in str(error.value)
     assert "\n" not in str(error.value)
@@ -86,27 +96,6 @@ def test_malformed(changes, says):
 def test_not_claims(text):
     with pytest.raises(TorchwheelError, match="x: not a torchwheel claims file"):
         claims_file.loads(text, "x")
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        (
-            {"kind": "plugin"},
-            r'parts\[0\].kind: expected "kernels" or "front_end" or .*, found "plugin"',
-        ),
-        ({"abi": "pure"}, r'parts\[0\].abi: expected "stable" or "aten", found "pure"'),
-        ({"backend": "vulkan"}, r'parts\[0\].backend: expected .*, found "vulkan"'),
-        ({"torch_release": "2.6"}, "every kind but kernels names a torch_release"),
-        ({"sha256": 5}, r"parts\[0\].sha256: expected text, found 5"),
-        ({"archs": [9]}, "not a torchwheel claims file"),
-    ],
-)
-def test_malformed_part(changes, says):
-    data = json.loads(claims_file.dumps(UNIVERSAL))
-    data["parts"][0] |= changes
-    with pytest.raises(TorchwheelError, match=says):
-        claims_file.loads(json.dumps(data), "x.json")
 
 
 def test_only_a_universal_wheel_has_parts():

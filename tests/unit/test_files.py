@@ -45,11 +45,14 @@ with files.make_folder_atomically(target) as folder:
 """
 
 
+def run_python(code: str, *arguments: object) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], check=False)
+
+
 def killed_at(target: Path, number: int, way: str) -> int:
     """Replace `target` in a child that ends before its change `number`; its exit status."""
     code = REPLACE.replace("{changes}", repr(CHANGES))
-    command = [sys.executable, "-c", code, str(target), str(number), way]
-    return subprocess.run(command, check=False).returncode
+    return run_python(code, target, number, way).returncode
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -120,24 +123,25 @@ def test_the_next_writer_removes_what_a_killed_one_left(tmp_path):
         "    os._exit(9)\n"
     )
     for _ in range(3):
-        subprocess.run([sys.executable, "-c", code, str(target)], check=False)
+        run_python(code, target)
     assert len(list(tmp_path.iterdir())) == 1, "each writer removes what the last one left"
     with files.make_folder_atomically(target) as folder:
         (folder / "a").write_text("new")
     assert [path.name for path in tmp_path.iterdir()] == ["release"]
 
 
-@pytest.mark.parametrize("old", ["file", "link", "empty", "full"])
-def test_a_folder_replaces_whatever_has_its_name(tmp_path, old):
+OLD_ONES = {
+    "file": lambda target: target.write_text("x"),
+    "link": lambda target: target.symlink_to("elsewhere"),
+    "empty": Path.mkdir,
+    "full": lambda target: (target / "x").mkdir(parents=True),
+}
+
+
+@pytest.mark.parametrize("make", OLD_ONES.values(), ids=OLD_ONES)
+def test_a_folder_replaces_whatever_has_its_name(tmp_path, make):
     target = tmp_path / "target"
-    if old == "file":
-        target.write_text("x")
-    elif old == "link":
-        target.symlink_to(tmp_path / "elsewhere")
-    else:
-        target.mkdir()
-        if old == "full":
-            (target / "x").touch()
+    make(target)
     with files.make_folder_atomically(target) as folder:
         (folder / "a").write_text("new")
     assert content(target) == {"a": "new"}
@@ -185,7 +189,7 @@ def test_temporary_files_of_a_killed_run_are_swept_and_no_others(tmp_path, monke
         "    open(os.path.join(tempfile.mkdtemp(), 'x'), 'w').close()\n"
         "    os._exit(9)\n"
     )
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    run_python(code, tmp_path)
     (left,) = tmp_path.iterdir()
     assert list(left.rglob("x"))
     (tmp_path / "torchwheel-of-somebody").mkdir()

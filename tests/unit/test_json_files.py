@@ -67,6 +67,9 @@ def reason(content: str | bytes, kind: type = Outer, **options: Any) -> str:
     return caught.value.reason
 
 
+WHOLE = "size: expected a whole number"
+
+
 def test_a_good_file_is_read_as_its_types_say():
     assert parse_json(json.dumps(GOOD), Outer, "x") == Outer(
         file="a.whl",
@@ -97,14 +100,8 @@ def test_a_good_file_is_read_as_its_types_say():
         ({"parts": {}}, "parts: expected a list, found an object"),
         ({"parts": [5]}, "parts[0]: expected an object, found 5"),
         ({"parts": [{}]}, 'parts[0]: expected key "name", found none'),
-        (
-            {"parts": [{"name": "n", "size": True}]},
-            "parts[0].size: expected a whole number, found true",
-        ),
-        (
-            {"parts": [{"name": "n", "size": 1.5}]},
-            "parts[0].size: expected a whole number, found 1.5",
-        ),
+        ({"parts": [{"name": "n", "size": True}]}, f"parts[0].{WHOLE}, found true"),
+        ({"parts": [{"name": "n", "size": 1.5}]}, f"parts[0].{WHOLE}, found 1.5"),
         ({"frame": ["f"]}, "frame: expected a list of 2, found 1"),
         ({"seconds": {"a": "1"}}, 'seconds.a: expected a number, found "1"'),
         ({"seconds": {"\n": None}}, 'seconds["\\n"]: expected a number, found null'),
@@ -170,15 +167,11 @@ def test_a_type_that_is_written_as_text():
                 raise ValueError(f"{text!r} is no release")
             self.number = int(text)
 
-    read = parse_json('["5"]', tuple[Release, ...], "x", readers={Release: Release})
+    kind, readers = tuple[Release, ...], {Release: Release}
+    read = parse_json('["5"]', kind, "x", readers=readers)
     assert [release.number for release in read] == [5]
-    assert (
-        reason('["a"]', tuple[Release, ...], readers={Release: Release}) == "[0]: 'a' is no release"
-    )
-    assert (
-        reason("[5]", tuple[Release, ...], readers={Release: Release})
-        == "[0]: expected text, found 5"
-    )
+    assert reason('["a"]', kind, readers=readers) == "[0]: 'a' is no release"
+    assert reason("[5]", kind, readers=readers) == "[0]: expected text, found 5"
 
 
 def test_equal_values_of_a_shared_type_are_one_object():

@@ -49,53 +49,41 @@ def give_away(path: Path) -> None:
     os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
 
 
-def parent_of_another(folder: Path) -> str:
-    give_away(folder.parent)
-    return f"{folder.parent}: belongs to user {NOBODY}, you are 0; {ELSEWHERE}"
+def theirs(path: Path, fix: str = ELSEWHERE) -> str:
+    """Give a file or folder away; returns what is said of it."""
+    give_away(path)
+    return f"{path}: belongs to user {NOBODY}, you are 0; {fix}"
 
 
-def folder_of_another(folder: Path) -> str:
-    give_away(folder)
-    return f"{folder}: belongs to user {NOBODY}, you are 0; {ELSEWHERE}"
+def opened(path: Path, mode: int = 0o777, fix: str = ELSEWHERE) -> str:
+    """Let others write to a file or folder; returns what is said of it."""
+    path.chmod(mode)
+    return f"{path}: others may write to it (mode {mode:04o}); run `chmod go-w {path}`, or {fix}"
 
 
-def open_to(mode: int, *, parent: bool = False):
-    def change(folder: Path) -> str:
-        opened = folder.parent if parent else folder
-        opened.chmod(mode)
-        return (
-            f"{opened}: others may write to it (mode {mode:04o}); run `chmod go-w {opened}`, or "
-            f"{ELSEWHERE}"
-        )
-
-    return change
+def linked(folder: Path, target: str) -> Path:
+    """Put a link in the place of a folder; returns the folder."""
+    away = folder.with_name("away")
+    folder.rename(away)
+    folder.symlink_to(away if target == "absolute" else "away")
+    return away
 
 
 def link_of_another(folder: Path) -> str:
-    away = folder.with_name("away")
-    folder.rename(away)
-    folder.symlink_to(away)
-    give_away(folder)
-    return f"{folder}: belongs to user {NOBODY}, you are 0; {ELSEWHERE}"
-
-
-def link_to_an_open_folder(folder: Path) -> str:
-    away = folder.with_name("away")
-    folder.rename(away)
-    folder.symlink_to("away")
-    return open_to(0o777)(away)
+    linked(folder, "absolute")
+    return theirs(folder)
 
 
 REFUSED = {
-    "the folder is another user's": folder_of_another,
-    "a parent is another user's": parent_of_another,
-    "all may write": open_to(0o777),
-    "all may write, and it is sticky": open_to(0o1777),
-    "the group may write": open_to(0o775),
-    "all may write to a parent": open_to(0o777, parent=True),
-    "the group may write to a parent": open_to(0o770, parent=True),
+    "the folder is another user's": theirs,
+    "a parent is another user's": lambda folder: theirs(folder.parent),
+    "all may write": opened,
+    "all may write, and it is sticky": lambda folder: opened(folder, 0o1777),
+    "the group may write": lambda folder: opened(folder, 0o775),
+    "all may write to a parent": lambda folder: opened(folder.parent),
+    "the group may write to a parent": lambda folder: opened(folder.parent, 0o770),
     "a link of another user's": link_of_another,
-    "a link to an open folder": link_to_an_open_folder,
+    "a link to an open folder": lambda folder: opened(linked(folder, "relative")),
 }
 
 
@@ -310,46 +298,27 @@ def test_an_acl_counts_on_a_file_of_a_tree_and_on_an_open_one(tree):
     check_tree(tree)
 
 
-def theirs(tool: Path) -> str:
-    give_away(tool)
-    return f"{tool}: belongs to user {NOBODY}, you are 0; take {tool.parent} off the PATH"
-
-
-def in_their_folder(tool: Path) -> str:
-    give_away(tool.parent)
-    folder = tool.parent
-    return f"{folder}: belongs to user {NOBODY}, you are 0; take {folder} off the PATH"
-
-
-def open_file(tool: Path) -> str:
-    tool.chmod(0o777)
-    fix = f"run `chmod go-w {tool}`, or take {tool.parent} off the PATH"
-    return f"{tool}: others may write to it (mode 0777); {fix}"
-
-
-def in_an_open_folder(tool: Path) -> str:
-    tool.parent.chmod(0o777)
-    fix = f"run `chmod go-w {tool.parent}`, or take {tool.parent} off the PATH"
-    return f"{tool.parent}: others may write to it (mode 0777); {fix}"
-
-
-def a_link_into_an_open_folder(tool: Path) -> str:
+def link_into_an_open_folder(tool: Path, fix: str) -> str:
     away = program(tool.parent.with_name("away") / "tool")
     tool.unlink()
     tool.symlink_to(away)
-    away.parent.chmod(0o777)
-    fix = f"run `chmod go-w {away.parent}`, or take {tool.parent} off the PATH"
-    return f"{away.parent}: others may write to it (mode 0777); {fix}"
+    return opened(away.parent, fix=fix)
 
 
-PLANTED = (theirs, in_their_folder, open_file, in_an_open_folder, a_link_into_an_open_folder)
+PLANTED = {
+    "theirs": theirs,
+    "in their folder": lambda tool, fix: theirs(tool.parent, fix),
+    "an open file": lambda tool, fix: opened(tool, fix=fix),
+    "in an open folder": lambda tool, fix: opened(tool.parent, fix=fix),
+    "a link into an open folder": link_into_an_open_folder,
+}
 
 
-@pytest.mark.parametrize("plant", PLANTED)
+@pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED)
 def test_a_program_that_others_can_exchange_is_skipped_and_the_next_is_found(public, plant):
     planted = program(public / "planted" / "tool")
     good = program(public / "good" / "tool")
-    line = plant(planted)
+    line = plant(planted, f"take {planted.parent} off the PATH")
     said = []
     path = os.pathsep.join(map(str, (public / "none", planted.parent, good.parent)))
     assert find_program("tool", path, lambda error: said.append(str(error))) == str(good)

@@ -303,13 +303,16 @@ def test_hidden_gpus_are_told_from_none(value, monkeypatch):
     assert visible_gpus("cuda", {"CUDA_VISIBLE_DEVICES": value}).why == "the driver knows of no GPU"
 
 
+NO_NVIDIA = "no NVIDIA driver: libno-such-library.so.1: cannot open shared obj"
+
+
 def test_without_a_driver_there_is_a_reason(tmp_path):
-    found = visible_gpus("cuda", {}, library="libno-such-library.so.1")
-    assert found.gpus == ()
-    assert found.why is not None
-    assert found.why.startswith("no NVIDIA driver: libno-such-library.so.1: cannot open shared obj")
-    found = visible_gpus("rocm", {}, root=tmp_path)
-    assert found.gpus == ()
-    assert found.why is not None
-    assert found.why.startswith("no AMD GPU driver: ")
-    assert found.why.endswith("No such file or directory")
+    for backend, options, begins, ends in (
+        ("cuda", {"library": "libno-such-library.so.1"}, NO_NVIDIA, ""),
+        ("rocm", {"root": tmp_path}, "no AMD GPU driver: ", "No such file or directory"),
+    ):
+        found = visible_gpus(backend, {}, **options)
+        assert found.gpus == ()
+        assert found.why is not None
+        assert found.why.startswith(begins)
+        assert found.why.endswith(ends)

@@ -2,9 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -82,59 +80,47 @@ def test_catalogues_of_old_releases_can_be_read(tmp_path: Path) -> None:
     assert read_catalogue(tmp_path / "new.json") == catalogue
 
 
-def wheel(**changes: object) -> Callable[[dict[str, Any]], None]:
-    return lambda document: document["wheels"][1].update(changes)
+NINES = "9" * 5000
+AS_NAMED = "expected {}, as its name says, found {}"
+# A key of the catalogue, or of its second wheel; a value; and the beginning of what is said of it.
+FAULTS: list[tuple[str, object, str]] = [
+    ("schema", 2, "expected schema 1, found 2"),
+    ("tag", "../v1", 'tag: expected e.g. "v1.0.0", found "../v1"'),
+    ("tag", "{tag}", "tag: expected"),
+    ("wheel.file", "demo.whl", 'expected the name of a wheel, found "demo'),
+    ("wheel.file", "../x", 'expected the name of a file, found "../x"'),
+    ("wheel.file", f"demo-{NINES}-py3-none-any.whl", "expected the name of a wheel, found "),
+    ("wheel.project", "torch", AS_NAMED.format('"demo"', '"torch"')),
+    ("wheel.version", "9", AS_NAMED.format('"1.0.0+cu130"', '"9"')),
+    ("wheel.tags", ["py3-none-any"], "expected "),
+    ("wheel.sha256", "0", 'expected 64 hex digits, found "0"'),
+    ("wheel.metadata_sha256", "x" * 64, "expected 64 hex"),
+    ("wheel.uploaded", "today", 'expected e.g. "2026-11-24T08:00:00Z"'),
+    ("wheel.requires_python", "<b>", 'expected e.g. ">=3.10"'),
+    ("wheel.requires_python", f">={NINES}", "expec"),
+    ("wheel.size", -1, "expected a number of bytes"),
+    ("wheel.size", "1", 'expected a whole number, found "1"'),
+    ("wheel.provenance", "//x", "expected the name of a file"),
+    ("claims.archs", ["GTX"], "wheels[1].claims.archs[0]: "),
+    ("claims.torch_release", "new", "wheels[1].claims: expected those of a wheel, found "),
+]
 
 
-FAULTS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
-    "schema": (lambda d: d.update(schema=2), "expected schema 1, found 2"),
-    "tag": (lambda d: d.update(tag="../v1"), 'tag: expected e.g. "v1.0.0", found "../v1"'),
-    "tag with a brace": (lambda d: d.update(tag="{tag}"), "tag: expected"),
-    "file": (wheel(file="demo.whl"), 'wheels[1].file: expected the name of a wheel, found "demo'),
-    "folder": (wheel(file="../x"), 'wheels[1].file: expected the name of a file, found "../x"'),
-    "project": (
-        wheel(project="torch"),
-        'wheels[1].project: expected "demo", as its name says, found "torch"',
-    ),
-    "version": (
-        wheel(version="9"),
-        'wheels[1].version: expected "1.0.0+cu130", as its name says, found "9"',
-    ),
-    "tags": (wheel(tags=["py3-none-any"]), "wheels[1].tags: expected "),
-    "sha256": (wheel(sha256="0"), 'wheels[1].sha256: expected 64 hex digits, found "0"'),
-    "metadata": (wheel(metadata_sha256="x" * 64), "wheels[1].metadata_sha256: expected 64 hex"),
-    "time": (wheel(uploaded="today"), 'wheels[1].uploaded: expected e.g. "2026-11-24T08:00:00Z"'),
-    "python": (wheel(requires_python="<b>"), 'wheels[1].requires_python: expected e.g. ">=3.10"'),
-    "long python": (wheel(requires_python=">=" + "9" * 5000), "wheels[1].requires_python: expec"),
-    "long version": (
-        wheel(file=f"demo-{'9' * 5000}-py3-none-any.whl"),
-        "wheels[1].file: expected the name of a wheel, found ",
-    ),
-    "size": (wheel(size=-1), "wheels[1].size: expected a number of bytes"),
-    "size as text": (wheel(size="1"), 'wheels[1].size: expected a whole number, found "1"'),
-    "provenance": (wheel(provenance="//x"), "wheels[1].provenance: expected the name of a file"),
-    "arch": (
-        lambda d: d["wheels"][1]["claims"].update(archs=["GTX"]),
-        "wheels[1].claims.archs[0]: ",
-    ),
-    "torch": (
-        lambda d: d["wheels"][1]["claims"].update(torch_release="new"),
-        "wheels[1].claims: expected those of a wheel, found ",
-    ),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_malformed_catalogue_is_one_line(tmp_path: Path, fault: str) -> None:
-    damage, says = FAULTS[fault]
+@pytest.mark.parametrize(("key", "value", "says"), FAULTS, ids=lambda one: str(one)[:30])
+def test_a_malformed_catalogue_is_one_line(
+    tmp_path: Path, key: str, value: object, says: str
+) -> None:
     document = json.loads(KEPT.read_text())
-    damage(document)
+    wheel = document["wheels"][1]
+    part, _, name = key.rpartition(".")
+    {"": document, "wheel": wheel, "claims": wheel["claims"]}[part][name] = value
     path = tmp_path / "catalogue.json"
     path.write_text(json.dumps(document))
     with pytest.raises(MalformedError) as caught:
         read_catalogue(path)
     line = str(caught.value)
-    assert line.startswith(f"{path}: {says}"), line
+    place = f"wheels[1].{name}: " if part == "wheel" else ""
+    assert line.startswith(f"{path}: {place}{says}"), line
     assert line.endswith("; download the catalogue again")
     assert "\n" not in line
 

@@ -60,18 +60,15 @@ def test_addresses_are_absolute():
     assert one.provenance == "https://host/p.json"
 
 
+NONE, NINES = "py3-none-any.whl", "9" * 5000
+
+
 @pytest.mark.parametrize(
     "name",
     [
-        "demo-1.0.tar.gz",
-        "demo-1.0-py3-none-any.zip",
-        "other-1.0-py3-none-any.whl",
-        "demo-one-py3-none-any.whl",
-        "demo.whl",
-        f"demo-{'9' * 5000}-py3-none-any.whl",
-        f"demo-1.0-{'9' * 5000}-py3-none-any.whl",
-        "../demo-1.0-py3-none-any.whl",
-        "demo-1.0-py3-none-any.whl\n.whl",
+        *("demo-1.0.tar.gz", "demo-1.0-py3-none-any.zip", f"other-1.0-{NONE}", f"demo-one-{NONE}"),
+        *("demo.whl", f"demo-{NINES}-{NONE}", f"demo-1.0-{NINES}-{NONE}", f"../demo-1.0-{NONE}"),
+        f"demo-1.0-{NONE}\n.whl",
         f"demo-1.0-{'.'.join(['py3'] * 99)}-{'.'.join(['none'] * 99)}-any.whl",
     ],
 )

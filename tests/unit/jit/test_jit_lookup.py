@@ -39,27 +39,17 @@ def replace_with_link(path: Path) -> None:
     path.symlink_to(away)
 
 
-def replace_with_fifo(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
+def replace(path: Path, make) -> None:
+    """Put something else in the place of a file or folder."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+    make(path)
 
 
-def replace_with_folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
-def replace_with_file(path: Path) -> None:
-    shutil.rmtree(path)
-    path.touch()
-
-
-def open_to_group(path: Path) -> None:
-    path.chmod(path.stat().st_mode | stat.S_IWGRP)
-
-
-def open_to_all(path: Path) -> None:
-    path.chmod(path.stat().st_mode | stat.S_IWOTH)
+def open_to(path: Path, whom: int) -> None:
+    path.chmod(path.stat().st_mode | whom)
 
 
 def give_away(path: Path) -> None:
@@ -75,10 +65,10 @@ WAYS = {
     "library bit flipped": lambda so: bend(so, lambda data: bytes([data[0] ^ 1]) + data[1:]),
     "library missing": Path.unlink,
     "library a link": replace_with_link,
-    "library a fifo": replace_with_fifo,
-    "library a folder": replace_with_folder,
-    "library open to the group": open_to_group,
-    "library open to all": open_to_all,
+    "library a fifo": lambda so: replace(so, os.mkfifo),
+    "library a folder": lambda so: replace(so, Path.mkdir),
+    "library open to the group": lambda so: open_to(so, stat.S_IWGRP),
+    "library open to all": lambda so: open_to(so, stat.S_IWOTH),
     "library of another": give_away,
     "entry truncated": lambda so: bend(entry(so), lambda data: data[: len(data) // 2]),
     "entry empty": lambda so: bend(entry(so), lambda _: b""),
@@ -93,16 +83,16 @@ WAYS = {
     ),
     "entry missing": lambda so: entry(so).unlink(),
     "entry a link": lambda so: replace_with_link(entry(so)),
-    "entry a fifo": lambda so: replace_with_fifo(entry(so)),
-    "entry open to the group": lambda so: open_to_group(entry(so)),
+    "entry a fifo": lambda so: replace(entry(so), os.mkfifo),
+    "entry open to the group": lambda so: open_to(entry(so), stat.S_IWGRP),
     "entry of another user": lambda so: give_away(entry(so)),
     "folder a link": lambda so: replace_with_link(so.parent),
-    "folder a file": lambda so: replace_with_file(so.parent),
-    "folder open to all": lambda so: open_to_all(so.parent),
+    "folder a file": lambda so: replace(so.parent, Path.touch),
+    "folder open to all": lambda so: open_to(so.parent, stat.S_IWOTH),
     "folder of another user": lambda so: give_away(so.parent),
     "target a link": lambda so: replace_with_link(so.parents[1]),
-    "target a file": lambda so: replace_with_file(so.parents[1]),
-    "target open to all": lambda so: open_to_all(so.parents[1]),
+    "target a file": lambda so: replace(so.parents[1], Path.touch),
+    "target open to all": lambda so: open_to(so.parents[1], stat.S_IWOTH),
     "target of another user": lambda so: give_away(so.parents[1]),
 }
 
