@@ -11,6 +11,7 @@ from torchwheel_runtime import process
 from torchwheel_runtime.arch.model import Arch, Backend, CudaArch
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect.cuda import read_cuda_headers
 from torchwheel_runtime.inspect.elf import (
     SHIMS,
     GpuCode,
@@ -18,10 +19,12 @@ from torchwheel_runtime.inspect.elf import (
     glibc_floor,
     is_cxx,
     read_library,
+    section_names,
     versions_needed,
 )
 from torchwheel_runtime.inspect.elf_file import NEEDED, RPATH, RUNPATH, SONAME, open_elf
-from torchwheel_runtime.inspect.hip import read_gpu_code
+from torchwheel_runtime.inspect.hip import SECTION, read_gpu_code
+from torchwheel_runtime.inspect.packing import NoZstdError
 from torchwheel_runtime.inspect.window import CpuTime, WheelError
 
 
@@ -321,7 +324,7 @@ def read_native(
     code: tuple[GpuCode, ...] = ()
     code_problem = None
     try:
-        code = read_gpu_code(path, cpu=cpu)
+        code = _gpu_code(path, cpu)
     except TorchwheelError as error:
         code, code_problem = claimed_code(claims, name), str(error)
     floor = glibc_floor(library)
@@ -336,6 +339,17 @@ def read_native(
         needed=library.needed,
         links=links,
     )
+
+
+def _gpu_code(path: Path, cpu: CpuTime) -> tuple[GpuCode, ...]:
+    """The GPU code of a library; by its headers alone where this Python has no zstd."""
+    try:
+        return read_gpu_code(path, cpu=cpu)
+    except NoZstdError:
+        # ROCm's headers are packed with the code.
+        if SECTION in section_names(path):
+            raise
+        return read_cuda_headers(path)
 
 
 def claimed_code(claims: Claims | None, file: str) -> tuple[GpuCode, ...]:

@@ -142,6 +142,18 @@ def read_cuda_code(
     return found
 
 
+def read_cuda_headers(library: Path) -> tuple[GpuCode, ...]:
+    """The modules of a CUDA library by their headers, for a Python that cannot unpack them.
+
+    The names of their kernels are not read: machine code has one without a name.
+    """
+    with open_elf(library) as elf:
+        entries = list(read_entries(elf.window(code_section(elf))))
+    return tuple(
+        GpuCode(entry.kind, entry.arch, ("",) if entry.kind == "sass" else ()) for entry in entries
+    )
+
+
 def code_section(elf: ElfFile) -> str:
     """The section of a library that has its device code, if it has any."""
     return next((name for name in SECTIONS if name in elf.sections), SECTIONS[0])

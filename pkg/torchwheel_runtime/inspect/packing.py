@@ -7,6 +7,10 @@ from types import ModuleType
 from torchwheel_runtime.inspect.window import WheelError
 
 
+class NoZstdError(WheelError):
+    """This Python has no zstd."""
+
+
 def unpack_zlib(packed: bytes, size: int) -> bytes:
     """The first `size` bytes of a stream; a ValueError if it is malformed."""
     try:
@@ -32,7 +36,7 @@ def _zstd() -> ModuleType:
             return importlib.import_module(name)
         except ImportError:
             continue
-    raise WheelError("is packed with zstd: install backports.zstd, or use Python 3.14, to read it")
+    raise NoZstdError("is packed with zstd: install backports.zstd, or use Python 3.14, to read it")
 
 
 _LITERALS, _MATCH = 4, 15

@@ -12,11 +12,13 @@ from elfmaker import LZ4, cubin, cuda_library, fatbin, lz4_literals, make_elf, m
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
 from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.doctor.native import _gpu_code
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.inspect import packing
-from torchwheel_runtime.inspect.cuda import read_cuda_code
+from torchwheel_runtime.inspect.cuda import read_cuda_code, read_cuda_headers
 from torchwheel_runtime.inspect.elf import GpuCode
 from torchwheel_runtime.inspect.fatbin import read_fatbin
+from torchwheel_runtime.inspect.packing import NoZstdError
 from torchwheel_runtime.inspect.window import CpuTime, WheelError, Window
 from wheelmaker import stable, wheel_around
 
@@ -144,13 +146,18 @@ def test_the_time_is_bounded() -> None:
         read_fatbin(Window.of_bytes(RIGHT), CpuTime(-1))
 
 
-def test_zstd_without_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zstd_without_its_module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def no_module(name: str) -> None:
         raise ImportError(name)
 
     monkeypatch.setattr(packing.importlib, "import_module", no_module)
-    with pytest.raises(WheelError, match=r"install backports\.zstd"):
-        modules(fatbin(module(b"packed", 80, kind=2, size=99, flags=ZSTD)))
+    section = fatbin(module(b"packed", 80, kind=2, size=99, flags=ZSTD))
+    with pytest.raises(NoZstdError, match=r"install backports\.zstd"):
+        modules(section)
+    library = tmp_path / "x.so"
+    library.write_bytes(cuda_library(section))
+    assert read_cuda_headers(library) == (GpuCode("sass", parse("8.0"), ("",)),)
+    assert _gpu_code(library, CpuTime()) == read_cuda_headers(library)
 
 
 # What a cuobjdump says.
