@@ -128,7 +128,7 @@ def _head_json(project: str, status: ProjectStatus | None, bundled: Sequence[str
 
 
 def _listing(
-    entry: Callable[[File, str, str | None], "_Entry"],
+    entry: Callable[[File, str, str | None], "_PageRow"],
     files: tuple[File, ...],
     yanked: tuple[str | None, ...],
     root: str,
@@ -161,7 +161,7 @@ def _without_first_separator(parts: list[bytes]) -> tuple[bytes, ...]:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Entry:
+class _PageRow:
     """A file on a page: its row of the table, and its entry of the JSON document.
 
     Each begins with what separates it from the one before.
@@ -171,7 +171,7 @@ class _Entry:
     json: bytes
 
 
-def _entry(file: File, root: str, why: str | None) -> _Entry:
+def _entry(file: File, root: str, why: str | None) -> _PageRow:
     """The entry of a file on the pages from which `root` leads to the root of the index."""
     wheel, address, provenance = file.wheel, root + file.address, file.provenance
     metadata = {"sha256": wheel.metadata_sha256}
@@ -208,7 +208,7 @@ def _entry(file: File, root: str, why: str | None) -> _Entry:
         wheel.uploaded,
     ]
     row = "".join(f"<td>{cell}</td>" for cell in cells)
-    return _Entry(f"\n<tr>{row}</tr>".encode(), f",\n{text}".encode())
+    return _PageRow(f"\n<tr>{row}</tr>".encode(), f",\n{text}".encode())
 
 
 def _note_html(file: File, why: str | None) -> str:

@@ -47,7 +47,7 @@ class _Publisher:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Provenance:
+class _Published:
     """PEP 740's provenance, as far as it is read."""
 
     attestation_bundles: tuple[_Publisher, ...]
@@ -105,7 +105,7 @@ def find_bundles(candidate: OfferedWheel, folder: Path, fetch: Fetch) -> tuple[P
 
 def bundles_of_provenance(content: bytes, where: str) -> str:
     """The attestations of a PEP 740 provenance as sigstore bundles, one a line."""
-    provenance = parse_json(content, _Provenance, where, others=True)
+    provenance = parse_json(content, _Published, where, others=True)
     found = [one for of in provenance.attestation_bundles for one in of.attestations]
     if not 0 < len(found) <= _MOST:
         reason = f"expected 1 to {_MOST} attestations, found {len(found)}"

@@ -78,7 +78,7 @@ def read_document(text: str, where: str) -> Document:
         raise MatrixError.of(
             where, [Problem(1, (), 'the file is empty; expected "schema: 1" and the rest')]
         )
-    reader = _Reader()
+    reader = _YamlReader()
     data = reader.value(root, ())
     if reader.problems:
         raise MatrixError.of(where, reader.problems)
@@ -104,7 +104,7 @@ def _refuse_odd_events(text: str, where: str) -> None:
             raise MatrixError.of(where, [Problem(line, (), odd)])
 
 
-class _Reader:
+class _YamlReader:
     """Converts the nodes to plain data, and notes lines and problems."""
 
     def __init__(self) -> None:

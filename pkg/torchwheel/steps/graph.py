@@ -95,7 +95,7 @@ class ExpectedObject:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Entry:
+class _CompileEntry:
     """What is read of an entry of `ninja -t compdb`."""
 
     directory: str
@@ -114,7 +114,7 @@ def read_graph(compdb: str, number: int) -> Graph | None:
     Raises:
         MalformedError: ninja printed something else.
     """
-    entries = parse_json(compdb, tuple[_Entry, ...], "ninja -t compdb", others=True)
+    entries = parse_json(compdb, tuple[_CompileEntry, ...], "ninja -t compdb", others=True)
     if not entries or not all(entry.output.endswith(_OBJECT) for entry in entries):
         return None
     steps = []
