@@ -17,10 +17,11 @@
 // (*torchwheel::kernel<&N::scale>(gpu, "scale"))(y, x, factor, n, stream).
 //
 // In a front end (torchwheel's builder defines TORCHWHEEL_FRONT_END) the function is looked up by
-// its name in the libraries that torchwheel_runtime.runtime has chosen for the GPU, once for each GPU. A
-// torchwheel::NoKernel, a std::runtime_error, says that none of them has it.
+// its name in the libraries that torchwheel_runtime.runtime has chosen for the GPU, once for each
+// GPU. A torchwheel::NoKernel, a std::runtime_error, says that none of them has it.
 //
-// INTERFACE in torchwheel_runtime/builder/recipe.py is the version of what this header puts into libraries.
+// INTERFACE in torchwheel_runtime/builder/recipe.py is the version of what this header puts into
+// libraries.
 #pragma once
 
 #include <type_traits>
@@ -148,7 +149,8 @@ auto* kernel(int gpu, const char* name) {
 
 }  // namespace torchwheel
 
-// torchwheel_runtime.runtime calls it: adds a kernel library for a GPU. `used`: nothing here refers to it.
+// torchwheel_runtime.runtime calls it: adds a kernel library for a GPU. `used`: nothing here refers
+// to it.
 extern "C" __attribute__((visibility("default"), used)) inline bool torchwheel_use_kernels(
     int gpu, void* library) {
   return ::torchwheel::kernel_libraries().add(gpu, library);
