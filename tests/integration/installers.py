@@ -68,7 +68,7 @@ class Answer:
 def make_indexes(folder: Path, torches: Sequence[str]) -> Path:
     """PyPI with fusedops, torchwheel and the torch releases; and the groups of our own index."""
     dist, out = folder / "dist", folder / "out"
-    helper = make_wheel(dist, name="torchwheel", version="0.1.0", claims=None, requires=())
+    helper = make_wheel(dist, name="torchwheel_runtime", version="0.1.0", claims=None, requires=())
     variants = select(load(ROOT / "matrix.yaml"), ["release"])
     wheels = {variant: stub(dist, variant) for variant in variants}
     of_each = groups_of([claims_of(variant) for variant in variants])

@@ -67,7 +67,7 @@ def test_an_adopted_tree_shows_its_matrix_at_once(tmp_path, environment):
     run(nox, foreign, environment)
     assert re.search(r"^cu130-torch\S+-cp312 ", run(matrix, foreign, environment), re.MULTILINE)
     # What the session runs is the torchwheel in the tree: a file, by its hash.
-    (carried,) = (foreign / ".torchwheel").glob("*.whl")
+    (carried,) = (foreign / ".torchwheel").glob("torchwheel-*.whl")
     (origin,) = (foreign / ".nox" / "matrix").rglob("torchwheel-*.dist-info/direct_url.json")
     installed = json.loads(origin.read_text())
     assert installed["url"] == carried.as_uri()

@@ -197,7 +197,7 @@ def test_ours_has_what_a_native_build_needs_and_no_more(own):
         *("PKG-INFO", "README.md", "LICENSE", "CHANGELOG.md"),
     }
     # What setup.py of a native build reads beside csrc: the builder, its data and its maps.
-    for name in ("builder/part.map", "data/arch_runs.json", "LICENSE", "index/page.html.j2"):
+    for name in ("builder/part.map", "data/arch_runs.json", "LICENSE"):
         assert (torchwheel / name).is_file()
 
 
@@ -233,8 +233,8 @@ def test_pip_installs_ours_from_source_without_torch(own, tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site)]
         + ["--no-cache-dir"]
-        + ["--no-binary", "fusedops,torchwheel", "--find-links", str(links)]
-        + ["fusedops==1.0.0", "torchwheel==0.1.0"],
+        + ["--no-binary", "fusedops,torchwheel-runtime", "--find-links", str(links)]
+        + ["fusedops==1.0.0", "torchwheel-runtime==0.1.0"],
         env=env,
         capture_output=True,
         text=True,

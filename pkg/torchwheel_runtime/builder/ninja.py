@@ -178,7 +178,7 @@ _AVAILABLE = re.compile(r"^MemAvailable:\s*(\d+) kB$", re.MULTILINE)
 def available_memory() -> int:
     """Bytes that programs can have without swapping; those of all memory where none says so."""
     try:
-        found = _AVAILABLE.search(Path("/proc/meminfo").read_text("ascii"))
+        found = _AVAILABLE.search(Path("/proc/meminfo").read_text("utf-8"))
     except OSError:
         found = None
     if found:
