@@ -189,8 +189,8 @@ def test_the_functions_and_the_ways_of_a_record(
         tmp_path,
         files={
             "demo/__init__.py": b"import torchwheel_runtime.runtime\n",
-            "torchwheel/__init__.py": b"",
-            "torchwheel/runtime.py": RUNTIME.encode(),
+            "torchwheel_runtime/__init__.py": b"",
+            "torchwheel_runtime/runtime.py": RUNTIME.encode(),
         },
         requires=("torch>=2.6",),
     )
