@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from torchwheel.inspect.wheel import Wheel, read_wheel
+from torchwheel.interpreters import Interpreter
 from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.record import SmokeRecord, TestResult, dump_smoke
-from torchwheel.smoke.requirements import Interpreter
 from torchwheel.smoke.results import RunFacts, parse_junit, read_probe, read_report, record_of
 from torchwheel_runtime import files, process
 from torchwheel_runtime.console import Progress
