@@ -3,7 +3,6 @@
 import ast
 import dataclasses
 import hashlib
-import importlib.resources
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.interpreters import Interpreter
-from torchwheel.smoke import environment
+from torchwheel.smoke import environment, probe_source
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.record import SmokeRecord, TestResult, dump_smoke
 from torchwheel.smoke.results import RunFacts, parse_junit, read_probe, read_report, record_of
@@ -106,11 +105,6 @@ def arguments_of_tests(report: Path, tests: str, without_gpu: Sequence[str] | No
         ["--gpu-only"] if without_gpu is None else [f"--without-gpu={name}" for name in without_gpu]
     )
     return [f"--tests={tests}", f"--junit={report}", *chosen]
-
-
-def probe_source() -> str:
-    """The text of probe.py, for `python -c`: its folder must not be on the path of the tests."""
-    return importlib.resources.files("torchwheel.smoke").joinpath("probe.py").read_text()
 
 
 def run_probe(
