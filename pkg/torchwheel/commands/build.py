@@ -128,7 +128,7 @@ def wheels(options: argparse.Namespace) -> int:
     from torchwheel.pipeline.records import Selection, WheelsRequest, last_request
     from torchwheel.pipeline.wheels import wheels
 
-    request = request_of(WheelsRequest, options)
+    request = request_of(WheelsRequest, options, "show", "resume")
     if request.kernels_only and not request.kernels:
         raise UsageError("--kernels-only goes with --kernels FOLDER")
     if options.resume:
@@ -223,6 +223,7 @@ def base_images(options: argparse.Namespace) -> int:
     ),
     option(
         "--allow",
+        dest="allowed",
         metavar="GATE:LIBRARY:REASON",
         action="append",
         default=[],
@@ -319,8 +320,9 @@ def build(options: argparse.Namespace) -> int:
     request = request_of(
         SdistRequest,
         options,
+        *("plan", "shard", "from_shards"),
         source=source,
-        allowed=tuple(map(parse_allowed, options.allow)),
+        allowed=tuple(map(parse_allowed, options.allowed)),
         launcher=find_launcher(print_error) if options.launcher else (),
         variables=parse_variables(options.variables, os.environ),
         cache=parse_cache(options.cache) if options.cache else None,

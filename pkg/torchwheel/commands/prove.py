@@ -162,10 +162,10 @@ def smoke(options: argparse.Namespace) -> int:
 )
 def compat(options: argparse.Namespace) -> int:
     """Run the smoke tests of a wheel with each torch and print a table."""
+    from torchwheel.interpreters import find_interpreter, running_interpreter
     from torchwheel.matrix.load import load
     from torchwheel.pipeline.sources import project_folder, tests_folder
     from torchwheel.smoke.compat import compat, compat_text
-    from torchwheel.smoke.requirements import find_interpreter, running_interpreter
     from torchwheel_runtime.toolkit.cache import cache_folder
 
     matrix, root = load(options.matrix), options.matrix.resolve().parent

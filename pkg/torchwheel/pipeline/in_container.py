@@ -30,10 +30,10 @@ from torchwheel.pipeline.inside import read_cache_use, read_usage
 from torchwheel.pipeline.kernel_artifacts import carry, check_taken, compiled_objects, empty_steps
 from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.sources import is_plain_file, stage, tests_folder
-from torchwheel.smoke import results
+from torchwheel.smoke import probe_source, results
 from torchwheel.smoke.record import SmokeRecord, dump_smoke
 from torchwheel.smoke.results import read_probe, record_from_files
-from torchwheel.smoke.testing import arguments_of_tests, digest_of_tests, probe_source
+from torchwheel.smoke.testing import arguments_of_tests, digest_of_tests
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime import process
 from torchwheel_runtime.builder.environment import SHARD

@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from torchwheel.check.audit import may_borrow
 from torchwheel.inspect.wheel import open_wheel
 from torchwheel.pipeline.inside import CACHE_USE, DIVIDED, PLAN
+from torchwheel.smoke import probe_source
 from torchwheel.steps import gpu_compiler, own_ninja
 from torchwheel.steps.compiler_cache import wait_for_writes
 from torchwheel_runtime import process
@@ -116,8 +117,7 @@ def prepare(variant: Path, project: Path) -> None:
         _install(missing, constraint)
     if plan.work:
         _replace_ninja(plan, plan.work, variant / DIVIDED)
-    source = (Path(__file__).parent.parent / "smoke" / "probe.py").read_text(encoding="utf-8")
-    facts = _python(["-c", source, "--torch"], "importing torch")
+    facts = _python(["-c", probe_source(), "--torch"], "importing torch")
     write_text(variant / TORCH_FACTS, last_line(facts) + "\n")
 
 

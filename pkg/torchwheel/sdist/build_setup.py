@@ -15,9 +15,9 @@ from torchwheel.matrix.sections import HostCompilerBounds, Toolkit, WheelPlatfor
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.pipeline.inputs import toolkit_variables
 from torchwheel.sdist.request import SdistRequest
-from torchwheel.smoke import environment
+from torchwheel.smoke import environment, probe_source
 from torchwheel.smoke.environment import Environment
-from torchwheel.smoke.testing import probe_source, run_python
+from torchwheel.smoke.testing import run_python
 from torchwheel.steps import gpu_compiler
 from torchwheel_runtime.arch.lists import NamedArchs, arch_list, choose_archs
 from torchwheel_runtime.arch.model import Arch, parse_binary_name

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel.interpreters import Interpreter
 from torchwheel.smoke.environment import default_torch
 from torchwheel.smoke.record import Outcome, SmokeRecord
-from torchwheel.smoke.requirements import Interpreter, bundled_with
+from torchwheel.smoke.requirements import bundled_with
 from torchwheel.smoke.testing import smoke
 from torchwheel_runtime import files
 from torchwheel_runtime.arch.releases import torch_releases

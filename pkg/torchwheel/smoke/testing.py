@@ -3,17 +3,16 @@
 import ast
 import dataclasses
 import hashlib
-import importlib.resources
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from torchwheel.inspect.wheel import Wheel, read_wheel
-from torchwheel.smoke import environment
+from torchwheel.interpreters import Interpreter
+from torchwheel.smoke import environment, probe_source
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.record import SmokeRecord, TestResult, dump_smoke
-from torchwheel.smoke.requirements import Interpreter
 from torchwheel.smoke.results import RunFacts, parse_junit, read_probe, read_report, record_of
 from torchwheel_runtime import files, process
 from torchwheel_runtime.console import Progress
@@ -106,11 +105,6 @@ def arguments_of_tests(report: Path, tests: str, without_gpu: Sequence[str] | No
         ["--gpu-only"] if without_gpu is None else [f"--without-gpu={name}" for name in without_gpu]
     )
     return [f"--tests={tests}", f"--junit={report}", *chosen]
-
-
-def probe_source() -> str:
-    """The text of probe.py, for `python -c`: its folder must not be on the path of the tests."""
-    return importlib.resources.files("torchwheel.smoke").joinpath("probe.py").read_text()
 
 
 def run_probe(
