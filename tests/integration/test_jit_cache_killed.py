@@ -10,7 +10,7 @@ import pytest
 
 from jitmaker import Process, Told, find_library, library_of, make_library, wanted
 from torchwheel_runtime.builder import ninja
-from torchwheel_runtime.builder.ninja import Plan, Step
+from torchwheel_runtime.builder.ninja import Step
 from torchwheel_runtime.jit.lookup import CorruptError, open_verified
 
 pytestmark = pytest.mark.integration
@@ -150,7 +150,7 @@ def compile_with_ninja(folder, output):
         Step("CUDA scale.cu", ("sh", "-c", COMPILE), (source,), "object"),
         Step("link", ("sh", "-c", LINK), ("object",), "ext.so"),
     )
-    (library,) = ninja.run(Plan(steps, ("ext.so",)), output, 2, lambda _: None)
+    (library,) = ninja.run(steps, output, 2, lambda _: None)
     return library
 
 

@@ -139,7 +139,7 @@ def build_library(
         take_objects,
     )
     from torchwheel_runtime.builder.probes import find_probes  # noqa: PLC0415
-    from torchwheel_runtime.builder.recipe import make_recipe  # noqa: PLC0415
+    from torchwheel_runtime.builder.recipe import Recipe  # noqa: PLC0415
 
     folder = Path(environ.get(environment.BUILD_FOLDER) or temporary).resolve()
     named = environ.get(environment.SHARED_FOLDER)
@@ -150,9 +150,7 @@ def build_library(
         operators_off=environment.operators_off(extension, environ),
     )
     sources = sources_of(extension, target)
-    recipe = make_recipe(
-        extension, *hipify_sources(extension, sources, target, folder / "translated")
-    )
+    recipe = Recipe(extension, *hipify_sources(extension, sources, target, folder / "translated"))
     if shared and (shard := environ.get(environment.SHARD)):
         compiled = compile_shared(
             recipe, shared, parse_shard(shard, environment.SHARD), parallel_jobs(), say_to_stdout

@@ -24,7 +24,6 @@ from torchwheel_runtime.builder.probes import cpu_features, find_probes
 from torchwheel_runtime.builder.recipe import (
     Recipe,
     folders_of,
-    make_recipe,
     own_sources_digest,
     strip_folders,
 )
@@ -98,7 +97,7 @@ def obtain_library(
             copied = dataclasses.replace(target, source=copy)
             sources = sources_of(extension, copied, name)
             translated = hipify_sources(extension, sources, copied, output / "translated")
-            recipe = make_recipe(extension, *translated)
+            recipe = Recipe(extension, *translated)
             return build(recipe, output, None, parallel_jobs(environ), say)
 
         try:
@@ -273,14 +272,14 @@ def library_request(
         compilers: the exact versions of the toolkit and the host compiler.
         torch: torch's version.
     """
-    recipe = make_recipe(extension, sources_of(extension, target, name), target)
+    recipe = Recipe(extension, sources_of(extension, target, name), target)
     folders = {**folders_of(target), "cxx": Path(target.cxx)}
     return LibraryRequest(
         name=f"{extension.package}.{name}" if name else extension.package,
         archs=tuple(map(str, target.toolkit.archs)),
         toolkit=compilers,
         torch="any" if target.part else f"{torch} {target.abi}",
-        commands=strip_folders((step.command for step in recipe.whole().steps), folders),
+        commands=strip_folders((step.command for step in recipe.whole()), folders),
         own_sources=own_sources_digest(),
         source=target.source,
         files=read_sources(target.source, map(glob.escape, _source_files(recipe, target.source))),

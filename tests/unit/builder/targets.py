@@ -6,7 +6,7 @@ from pathlib import Path
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder.extension import ArchFilter, Extension, Module, Operator
-from torchwheel_runtime.builder.sources import DeviceFile, Sources
+from torchwheel_runtime.builder.sources import Sources
 from torchwheel_runtime.builder.target import DeviceCompiler, Python, Sysroot, Target, TorchHeaders
 
 EXTENSION = Extension(
@@ -81,7 +81,7 @@ def sources(target: Target) -> Sources:
     """Two device files, one with a blank in its name and fewer archs, and one of each kind."""
     archs = target.toolkit.archs
     return Sources(
-        device=[DeviceFile("a.cu", archs), DeviceFile("b c.cu", archs[1:])],
+        device={"a.cu": archs, "b c.cu": archs[1:]},
         host=["host.cpp"],
         binding=[f"{target.abi}.cpp"],
         python=["module.cpp"] if target.python else (),
