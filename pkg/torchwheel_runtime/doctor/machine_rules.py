@@ -171,14 +171,17 @@ def _gpu_backend(case: Case) -> Backend | None:
 
 def cannot_build(case: Case) -> Iterator[Finding]:
     """Operators wait for their first call on a GPU, and the build would fail then."""
-    package = case.package
-    machine = _machine_to_build_for(case)
+    package, status, machine = case.package, case.package.status, case.machine
     torch = machine.torch
-    if torch is None or torch.backend is None or not machine.gpus or not _waits_for_build(package):
+    if status is None or not status.waits or torch is None or torch.backend is None:
+        return
+    # A build is for the GPUs without prebuilt kernels, if they are known.
+    waiting = tuple(gpu for gpu in machine.gpus if gpu.index in status.waiting_gpus)
+    machine = dataclasses.replace(machine, gpus=waiting or machine.gpus)
+    if not machine.gpus:
         return
     # For the front end of a universal wheel, kernels are built, which know no torch.
-    for_front_end = package.status is not None and package.status.waiting_gpus
-    abi = "stable" if for_front_end else flavour_for(torch)
+    abi = "stable" if status.waiting_gpus else flavour_for(torch)
     needs = LibraryNeeds(abi, backend=torch.backend)
     toolkit = preferred_toolkit(needs, torch, machine.toolkits)
     downloads = case.environ.get(DOWNLOAD_VARIABLE) == "1" and torch.cuda
@@ -198,7 +201,7 @@ def cannot_build(case: Case) -> Iterator[Finding]:
 
 def broken_cache(case: Case) -> Iterator[Finding]:
     """The cache cannot be written, or a library in it is corrupt."""
-    if not _waits_for_build(case.package):
+    if not (case.package.status and case.package.status.waits):
         return
     if problem := case.cache.problem:
         yield Finding(
@@ -206,9 +209,9 @@ def broken_cache(case: Case) -> Iterator[Finding]:
             f"what is built cannot be cached, so each process builds anew: {problem}",
             fix="`export TORCHWHEEL_CACHE=FOLDER`, a folder of yours that can be written",
         )
-    for library in case.cache.corrupt:
-        if library.key.name.partition(".")[0] == case.package.module:
-            says = f"a library of the cache is corrupt: {library}"
+    for key, fault in case.cache.corrupt.items():
+        if key.name.partition(".")[0] == case.package.module:
+            says = f"a library of the cache is corrupt: {fault}"
             yield Finding("cache", says, fix="`torchwheel cache prune`")
 
 
@@ -219,18 +222,3 @@ def plain_pytorch(case: Case) -> Iterator[Finding]:
         if operator.way == "fallback" and any(refusal.fault for refusal in operator.refusals):
             says = f"{operator.operator} runs on plain PyTorch: {operator.reason}"
             yield Finding("fallback", says, fix=reinstall_command(case.package))
-
-
-def _waits_for_build(package: Package) -> bool:
-    status = package.status
-    if status is None:
-        return False
-    return bool(status.waiting_gpus) or any(one.way == "waiting" for one in status.operators)
-
-
-def _machine_to_build_for(case: Case) -> Machine:
-    """The machine, with the GPUs that a build is for: those without prebuilt kernels, if known."""
-    status = case.package.status
-    waiting = status.waiting_gpus if status else ()
-    gpus = tuple(gpu for gpu in case.machine.gpus if gpu.index in waiting)
-    return dataclasses.replace(case.machine, gpus=gpus) if gpus else case.machine
