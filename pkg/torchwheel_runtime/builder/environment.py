@@ -18,7 +18,7 @@ from torchwheel_runtime.arch.lists import VARIABLES
 from torchwheel_runtime.arch.model import Backend
 from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder.extension import Extension
-from torchwheel_runtime.builder.target import DeviceCompiler, Python, Sysroot, Target, TorchHeaders
+from torchwheel_runtime.builder.target import DeviceCompiler, Python, Target, TorchHeaders
 from torchwheel_runtime.claims import NativeAbi, PartKind
 from torchwheel_runtime.errors import UsageError
 
@@ -106,7 +106,7 @@ def read_target(environ: Mapping[str, str], source: Path) -> Target | None:
         cross=cross,
         cxx=environ.get(CXX) or "g++",
         python=running_python() if module else None,
-        sysroot=sysroot(Path(environ[SYSROOT]), machine) if environ.get(SYSROOT) else None,
+        sysroot=sysroot_flags(Path(environ[SYSROOT]), machine) if environ.get(SYSROOT) else (),
         launcher=tuple(environ.get(LAUNCHER, "").split()),
         part=part,
     )
@@ -271,8 +271,11 @@ def _runtime(name: str, places: Sequence[Path], variable: str, wanted: str) -> P
     )
 
 
-def sysroot(root: Path, machine: str) -> Sysroot:
-    """The older system in `root`, which has one gcc of its own."""
+def sysroot_flags(root: Path, machine: str) -> tuple[str, ...]:
+    """Flags that make clang take an older system's headers and libraries, libstdc++'s included.
+
+    The system in `root` has one gcc of its own.
+    """
     pattern = f"usr/lib/gcc/{machine}-*/*"
     found = [path.parent for path in root.glob(f"{pattern}/libstdc++.a")]
     if len(found) != 1:
@@ -280,4 +283,4 @@ def sysroot(root: Path, machine: str) -> Sysroot:
             f"TORCHWHEEL_SYSROOT={root}: {pattern} with libstdc++.a expected once, "
             f"found {len(found)} times"
         )
-    return Sysroot(root, found[0])
+    return (f"--sysroot={root}", f"--gcc-install-dir={found[0]}")

@@ -59,7 +59,7 @@ def _interface_group(shared: Sequence[str], target: Target) -> Mapping[str, tupl
     whole = f"{INTERFACE}\n{_digest(target.source, shared)}"
     digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
     source, output = str(_INTERFACE_FILE), "obj/torchwheel/interface.o"
-    command = (target.cxx, "-x", "c", *sysroot_flags(target), *_POSITION)
+    command = (target.cxx, "-x", "c", *target.sysroot, *_POSITION)
     command += (f'-DTORCHWHEEL_INTERFACE="{digest}"', "-c", source, "-o", output)
     return {f"interface-{digest}": (Step("C interface", command, (source,), output),)}
 
@@ -69,11 +69,6 @@ def _for_device(flags: Iterable[str], backend: GpuCompiler) -> Iterator[str]:
     for flag in flags:
         own = flag.startswith(("-D", "-I", "--expt")) or not flag.startswith("-")
         yield from (flag,) if own or flag == "-isystem" else (*backend.pass_on, flag)
-
-
-def sysroot_flags(target: Target) -> tuple[str, ...]:
-    """The flags of the older system that is compiled against, if any."""
-    return target.sysroot.flags if target.sysroot else ()
 
 
 def object_name(source: str) -> str:
@@ -247,7 +242,7 @@ class Recipe:
         warnings = _WARNINGS if self.flavour.warnings else ()
         own = headers(INCLUDE, "torchwheel")
         target = self.target
-        return (*sysroot_flags(target), *_POSITION, *warnings, *_prefix_maps(target), *own)
+        return (*target.sysroot, *_POSITION, *warnings, *_prefix_maps(target), *own)
 
     def whole(self) -> tuple[Step, ...]:
         """Everything in one folder."""
@@ -270,7 +265,7 @@ class Recipe:
         command = (
             self.target.cxx,
             "-shared",
-            *sysroot_flags(self.target),
+            *self.target.sysroot,
             *flavour.link,
             f"-Wl,--version-script={flavour.exports}",
             "-Wl,--gc-sections",

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from torchwheel_runtime.arch.devices import Gpu, visible_gpus
 from torchwheel_runtime.arch.model import Arch
@@ -231,7 +230,8 @@ def load_built(library: LoadableFile, interface: str) -> LoadableFile:
     Raises:
         TorchwheelError: it is for another front end, or the loader refuses it.
     """
-    _require_interface(_scan(library).interface, library.path.name, interface)
+    _, _, found = _scan(library)
+    _require_interface(found, library.path.name, interface)
     return _load(library)
 
 
@@ -259,18 +259,18 @@ def verify_part(
     """
     try:
         library = open_loadable(package.parent / part.file)
-        found = _scan(library)
+        sha256, takes_kernels, found = _scan(library)
     except OSError as error:
         raise TorchwheelError(f"{part.file}: cannot be read: {error.strerror}") from error
-    if found.sha256 != part.sha256:
-        why = replaced_text(part.sha256, found.sha256, package.name)
+    if sha256 != part.sha256:
+        why = replaced_text(part.sha256, sha256, package.name)
         raise TorchwheelError(f"{part.file}: {why}")
-    if part.kind != "kernels" and not found.takes_kernels:
+    if part.kind != "kernels" and not takes_kernels:
         raise TorchwheelError(
             f"{part.file}: expected a front end that has torchwheel_use_kernels, found none; "
             f"reinstall {package.name}"
         )
-    return library, _require_interface(found.interface, part.file, interface)
+    return library, _require_interface(found, part.file, interface)
 
 
 _BLOCK, _LONGEST = 1 << 16, 128
@@ -278,22 +278,13 @@ _USE = b"torchwheel_use_kernels\0"
 _INTERFACE = re.compile(rb"torchwheel_interface=(\w+)\0")
 
 
-class _Scan(NamedTuple):
-    """What the bytes of a library say.
+def _scan(library: LoadableFile) -> tuple[str, bool, str | None]:
+    """Read a library once, in blocks: its memory would take longer to get than to hash.
 
-    Attributes:
-        sha256: of all of them.
-        takes_kernels: whether it has the function that takes kernel libraries.
-        interface: the digest of the headers that both sides were compiled with, if it is there.
+    Returns:
+        The SHA-256 of its bytes, whether it has the function that takes kernel libraries, and the
+        digest of the headers that both sides were compiled with, if it is there.
     """
-
-    sha256: str
-    takes_kernels: bool
-    interface: str | None
-
-
-def _scan(library: LoadableFile) -> _Scan:
-    """Read a library once, in blocks: its memory would take longer to get than to hash."""
     digest, takes_kernels, interface, block = hashlib.sha256(), False, None, b""
     with library.open() as file:
         while new := file.read(_BLOCK):
@@ -301,7 +292,7 @@ def _scan(library: LoadableFile) -> _Scan:
             block = block[-_LONGEST:] + new
             takes_kernels = takes_kernels or _USE in block
             interface = interface or _INTERFACE.search(block)
-    return _Scan(digest.hexdigest(), takes_kernels, interface[1].decode() if interface else None)
+    return digest.hexdigest(), takes_kernels, interface[1].decode() if interface else None
 
 
 def _require_interface(found: str | None, name: str, expected: str | None) -> str:
