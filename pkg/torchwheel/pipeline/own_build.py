@@ -25,7 +25,7 @@ from torchwheel.steps import gpu_compiler, own_ninja
 from torchwheel.steps.compiler_cache import wait_for_writes
 from torchwheel_runtime import process
 from torchwheel_runtime.arch.model import Backend
-from torchwheel_runtime.builder.environment import SYSROOT, sysroot
+from torchwheel_runtime.builder.environment import SYSROOT, sysroot_flags
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, program_error
 from torchwheel_runtime.files import write_text
@@ -125,7 +125,7 @@ def _make_compilers(plan: OwnBuildPlan) -> None:
     """Make TOOLKIT_HOME, whose compiler holds the archs, and CXX."""
     # An image with ROCm is of a new system, and has an older one to compile against.
     root = os.environ.get(SYSROOT)
-    older = sysroot(Path(root), platform.machine()).flags if root else ()
+    older = sysroot_flags(Path(root), platform.machine()) if root else ()
     name = "hipcc" if plan.backend == "rocm" else "nvcc"
     compiler = [*plan.launcher, str(plan.toolkit / "bin" / name), *older]
     held = gpu_compiler.guard(sys.executable, plan.archs, plan.archs_by, compiler)
