@@ -301,8 +301,7 @@ def base_images(options: argparse.Namespace) -> int:
 def build(options: argparse.Namespace) -> int:
     """Build a project that does not know torchwheel."""
     from torchwheel.pipeline.frontend import find_launcher
-    from torchwheel.sdist.big_build import compile_shard, plan_build, plan_text, shard_text
-    from torchwheel.sdist.build import build_sdist, closing_text
+    from torchwheel.sdist.build import build_sdist, closing_text, compile_shard, plan_build
     from torchwheel.sdist.request import SdistRequest, find_source, parse_allowed
     from torchwheel.sdist.sandbox import parse_variables
     from torchwheel.steps.cluster import parse_scheduler
@@ -328,11 +327,10 @@ def build(options: argparse.Namespace) -> int:
     )
     with Terminal().live_line() as progress:
         if options.plan:
-            plan = plan_build(request, cache_folder(), progress)
-            print(plan_text(plan, options.plan))
+            print(plan_build(request, options.plan, cache_folder(), progress))
             return 0
         if shard:
-            print(shard_text(*compile_shard(request, shard, cache_folder(), progress)))
+            print(compile_shard(request, shard, cache_folder(), progress))
             return 0
         record = build_sdist(request, cache_folder(), progress, options.from_shards)
     print(closing_text(record, options.dist))

@@ -50,6 +50,7 @@ what an earlier build left could be a link.
 """
 
 
+_PLACES = own_build.PLACES
 _FRONTEND = " ".join(cibw.FRONTEND)
 # Its argument: the tag of the Python.
 _COMPILE = f"""
@@ -62,8 +63,8 @@ python -m torchwheel.pipeline.inside account build
 # Its arguments: the tag of the Python, and the settings of the build backend.
 _COMPILE_OWN = f"""
 set -e
-export PATH={own_build.NINJA.parent}:/opt/python/$1-$1/bin:$PATH
-export PATH=$PATH:{own_build.TOOLKIT_HOME}/bin:{own_build.ENVIRONMENT}/bin
+export PATH={_PLACES.ninja.parent}:/opt/python/$1-$1/bin:$PATH
+export PATH=$PATH:{_PLACES.toolkit_home}/bin:{_PLACES.environment}/bin
 shift
 python -m torchwheel.pipeline.inside account start
 python -m torchwheel.pipeline.inside prepare {PROJECT}

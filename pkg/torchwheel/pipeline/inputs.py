@@ -22,7 +22,6 @@ from torchwheel.pipeline.kernel_artifacts import KernelArtifact, digests
 from torchwheel.toolkit.torch_files import torch_file
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime.arch.lists import VARIABLES, arch_list, cmake_archs
-from torchwheel_runtime.arch.model import Arch, Backend
 from torchwheel_runtime.builder import environment
 from torchwheel_runtime.builder.recipe import own_sources_digest
 from torchwheel_runtime.claims import DLPACK_SINCE, Abi, Claims, Part
@@ -190,18 +189,36 @@ def build_environment(
     }
 
 
-def toolkit_variables(backend: Backend, archs: Sequence[Arch], home: str) -> dict[str, str]:
-    """By what torch's and CMake's builds find the toolkit in `home`, and its archs."""
-    listed = {VARIABLES[backend]: arch_list(archs)}
-    if backend == "rocm":
+def own_build_variables(
+    toolkit: Toolkit | None, home: Path | None, cxx: Path, jobs: int, force_cuda: str = "1"
+) -> dict[str, str]:
+    """The variables of an ordinary project's own build, wherever it runs.
+
+    By them the builds of torch and CMake find the toolkit in `home`, and its archs. Without a
+    toolkit they build without CUDA.
+    """
+    found: dict[str, str] = {}
+    if toolkit:
+        listed = {VARIABLES[toolkit.backend]: arch_list(toolkit.archs)}
         # hipcc itself goes by the image's ROCM_PATH.
-        return {"ROCM_HOME": home, **listed}
+        found = {"ROCM_HOME": str(home), **listed}
+        if toolkit.backend == "cuda":
+            found = {
+                environment.CUDA_HOME: str(home),
+                # CMake's. It compiles a file for these before it knows of torch.
+                "CUDACXX": f"{home}/bin/nvcc",
+                **listed,
+                "CUDAARCHS": cmake_archs(toolkit.archs),
+            }
     return {
-        environment.CUDA_HOME: home,
-        # CMake's. It compiles a file for these before it knows of torch.
-        "CUDACXX": f"{home}/bin/nvcc",
-        **listed,
-        "CUDAARCHS": cmake_archs(archs),
+        "MAX_JOBS": str(jobs),
+        environment.CXX: str(cxx),
+        **found,
+        # Many projects build for CUDA only if torch.cuda.is_available(). A build machine may have
+        # no GPU; most of these projects heed this variable.
+        "FORCE_CUDA": force_cuda if toolkit else "0",
+        # torch 2.13 and later adds sccache itself; one launcher is enough.
+        "TORCH_NO_COMPILER_WRAPPER": "1",
     }
 
 

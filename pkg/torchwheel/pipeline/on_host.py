@@ -45,16 +45,16 @@ def build_and_finish(
 
     `out` has no `built` and `finished` yet. The claims may depend on the built wheel's libraries.
     """
-    built_folder, finished_folder = out / "built", out / "finished"
-    built_folder.mkdir()
-    finished_folder.mkdir()
+    built, finished = out / "built", out / "finished"
+    built.mkdir()
     with clock.step("build"):
-        wheel = build_into(built_folder)
+        wheel = build_into(built)
     with clock.step("repair"):
+        finished.mkdir()
         claims = claims_of_built(wheel)
         if claims.abi != "pure":
             step("auditwheel repair")
-        return finish_wheel(wheel, claims, finished_folder)
+        return finish_wheel(wheel, claims, finished)
 
 
 def container_reason(variant: Variant) -> str | None:

@@ -94,7 +94,7 @@ def test_an_ordinary_projects_build_for_rocm(tmp_path, monkeypatch):
     made = options_for(
         "rocm7.2-torch2.13-cp312", tmp_path, monkeypatch, room=0, matrix_name="ordinary_rocm.yaml"
     )
-    home = str(own_build.TOOLKIT_HOME)
+    home = str(own_build.PLACES.toolkit_home)
     assert made.environment["ROCM_HOME"] == home
     assert made.environment["PYTORCH_ROCM_ARCH"] == "gfx90a;gfx1100"
     assert made.environment["PATH"].split(":")[1:3] == ["$PATH", f"{home}/bin"]

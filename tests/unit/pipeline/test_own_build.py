@@ -4,16 +4,25 @@ import dataclasses
 import json
 import platform
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from programmaker import program
 from torchwheel.pipeline import inside, own_build
-from torchwheel.pipeline.own_build import OwnBuildPlan, dump_plan, require_pythons
+from torchwheel.pipeline.own_build import (
+    PLACES,
+    BuildPlaces,
+    OwnBuildPlan,
+    dump_plan,
+    make_compilers,
+    require_pythons,
+)
 from torchwheel.smoke.record import ImportRecord, MachineRecord, TestReport, judge_smoke
 from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel.toolkit import torch_files
 from torchwheel.toolkit.torch_files import TorchFile, torch_file
+from torchwheel_runtime.builder.environment import sysroot
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
@@ -29,7 +38,8 @@ PLAN = OwnBuildPlan(
     archs="9.0",
     archs_by="environment",
     backend="cuda",
-    toolkit="/usr/local/cuda",
+    toolkit=Path("/usr/local/cuda"),
+    cxx=Path("/usr/bin/g++"),
     launcher=("sccache",),
     python="each",
 )
@@ -38,8 +48,7 @@ CLAIMS = Claims("cu130-torch2.13-cp312", "aten", "2.13", "cuda", "cu130", "13.0"
 
 def test_a_plan_is_read_as_it_was_written(tmp_path):
     (tmp_path / "plan").write_text(dump_plan(PLAN))
-    read = read_json(tmp_path / "plan", OwnBuildPlan)
-    assert dataclasses.replace(read, toolkit=str(read.toolkit)) == PLAN
+    assert read_json(tmp_path / "plan", OwnBuildPlan) == PLAN
 
 
 @pytest.mark.parametrize(
@@ -160,15 +169,7 @@ def test_an_index_without_a_torch_for_rocm_is_said_so(tmp_path, monkeypatch):
         torch_file("2.13", "3.12", "linux_x86_64", tmp_path, Quiet(), rocm="7.2")
 
 
-@pytest.fixture
-def made(tmp_path, monkeypatch):
-    """The folders that a container would have, below the test's folder."""
-    for name in ("TOOLKIT_HOME", "CXX"):
-        monkeypatch.setattr(own_build, name, tmp_path / "made" / name.lower())
-    return tmp_path / "made"
-
-
-def test_the_compilers_of_rocm_take_the_older_system(tmp_path, monkeypatch, made):
+def test_the_compilers_of_rocm_take_the_older_system(tmp_path):
     rocm, older = tmp_path / "rocm", tmp_path / "sysroot"
     for name in ("bin/hipcc", "bin/hipconfig", "llvm/bin/clang++"):
         program(rocm / name, f'echo {name} "$@"')
@@ -177,11 +178,17 @@ def test_the_compilers_of_rocm_take_the_older_system(tmp_path, monkeypatch, made
     gcc = older / "usr" / "lib" / "gcc" / f"{platform.machine()}-linux-gnu" / "10"
     gcc.mkdir(parents=True)
     (gcc / "libstdc++.a").touch()
-    monkeypatch.setenv("TORCHWHEEL_SYSROOT", str(older))
     plan = dataclasses.replace(
-        PLAN, backend="rocm", toolkit=rocm, archs="gfx90a;gfx1100", launcher=()
+        PLAN,
+        backend="rocm",
+        toolkit=rocm,
+        cxx=rocm / "llvm/bin/clang++",
+        archs="gfx90a;gfx1100",
+        launcher=(),
     )
-    own_build._make_compilers(plan)
+    made = tmp_path / "made"
+    places = BuildPlaces(tmp_path / "site", made / "toolkit_home", made / "cxx", made / "ninja")
+    make_compilers(plan, places, sysroot(older, platform.machine()).flags)
 
     def said(name, *arguments):
         command = [made / name, *arguments]
@@ -229,7 +236,7 @@ def test_torchs_headers_have_one_time_however_they_are_linked(tmp_path, monkeypa
     (tmp_path / "torch.txt").write_text("torch===2.13.0")
     program(tmp_path / "bin" / "uv", "exit 0")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin")
-    monkeypatch.setattr(own_build, "ENVIRONMENT", site)
+    monkeypatch.setattr(own_build, "PLACES", dataclasses.replace(PLACES, environment=site))
     own_build._install([], tmp_path / "torch.txt")
     times = [path.stat().st_mtime for path in site.rglob("*.h")]
     assert times == [HEADER_TIME] * 2
