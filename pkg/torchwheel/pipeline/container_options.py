@@ -201,12 +201,12 @@ def requirements_to_try(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
 
 def _lock(run: Run, variant: Variant) -> tuple[list[Volume], str]:
     """The mount of the locks, and the one among them that the wheel is tried with; else none."""
-    if run.locks is None:
+    if run.trial.locks is None:
         return [], ""
     python = python_of(run.matrix, variant)
     markers = {"python_version": python, "python_full_version": f"{python}.0"}
-    lock = find_lock(run.locks, requirements_to_try(run.matrix, variant), markers)
-    return [(str(run.locks.resolve()), LOCKS, "ro")], f"{LOCKS}/{lock.name}"
+    lock = find_lock(run.trial.locks, requirements_to_try(run.matrix, variant), markers)
+    return [(str(run.trial.locks.resolve()), LOCKS, "ro")], f"{LOCKS}/{lock.name}"
 
 
 def _linked_volumes(run: Run, variant: Variant) -> list[Volume]:

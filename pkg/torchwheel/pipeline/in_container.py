@@ -29,7 +29,7 @@ from torchwheel.pipeline.inputs import NATIVE, Clock, Run, claims_of
 from torchwheel.pipeline.inside import read_cache_use, read_usage
 from torchwheel.pipeline.kernel_artifacts import carry, check_taken, compiled_objects, empty_steps
 from torchwheel.pipeline.records import BuiltWheel
-from torchwheel.pipeline.sources import is_plain_file, stage, tests_folder
+from torchwheel.pipeline.sources import is_plain_file, stage
 from torchwheel.smoke import results
 from torchwheel.smoke.record import SmokeRecord, dump_smoke
 from torchwheel.smoke.results import read_probe, record_from_files
@@ -280,7 +280,7 @@ def _smoke_record(
     run: Run, wheel: Path, folder: Path, status: int, tests: str | None
 ) -> SmokeRecord:
     sources, report = "", None
-    if tests and (suite := tests_folder(run.matrix, run.root, run.source)):
+    if tests and (suite := run.trial.tests):
         sources = digest_of_tests(suite)
         report = folder / inside.JUNIT
     return record_from_files(wheel, run.bundled, folder / inside.PROBE, report, sources, status)

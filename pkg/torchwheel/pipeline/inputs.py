@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -19,6 +20,8 @@ from torchwheel.image.recipes import python_of
 from torchwheel.matrix.sections import Matrix, Toolkit
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.kernel_artifacts import KernelArtifact, digests
+from torchwheel.pipeline.sources import trial_of
+from torchwheel.smoke.testing import Trial
 from torchwheel.toolkit.torch_files import torch_file
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime.arch.lists import VARIABLES, arch_list, cmake_archs
@@ -69,8 +72,7 @@ class Run:
         kernels: the folder with compiled kernels that are linked; None to compile them.
         kernels_only: whether to fail where these do not serve, and not to compile.
         linked: the artifacts of that folder that serve, by the id of the variant or part.
-        locks: the folder of the locks that the wheels are tried with; None to take what an index
-            gives.
+        locked: whether the wheels are tried with the packages of the project's locks.
         server: the variables by which compilers on the host find the launcher's server.
     """
 
@@ -91,13 +93,18 @@ class Run:
     kernels: Path | None = None
     kernels_only: bool = False
     linked: Mapping[str, tuple[KernelArtifact, ...]] = dataclasses.field(default_factory=dict)
-    locks: Path | None = None
+    locked: bool = False
     server: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def id(self) -> str:
         """Label of the containers that runs with this output folder start."""
         return run_id(self.dist)
+
+    @functools.cached_property
+    def trial(self) -> Trial:
+        """What the wheels are tried with."""
+        return trial_of(self.matrix, self.root, self.source, locked=self.locked)
 
     def variant_folder(self, variant: Variant) -> Path:
         """The cached folder of `variant`: its objects, its build log."""

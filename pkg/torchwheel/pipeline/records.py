@@ -171,18 +171,30 @@ class Selection:
 
 
 @dataclasses.dataclass(frozen=True)
-class WheelsRequest(Selection):
+class BuildCall:
+    """What calls of `torchwheel wheels` and `kernels` have in common.
+
+    Each field is the option of its name.
+    """
+
+    matrix: Path
+    archs: tuple[str, ...] = ()
+    container: bool = False
+    launcher: bool = True
+    twice: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class WheelsRequest(BuildCall):
     """One call of `torchwheel wheels`. Each field is the option of its name.
 
     An ordinary project is built twice only if `gates.reproducible` asks for it, too. Without
     `at_once` as many variants are in work as cores and memory allow.
     """
 
-    matrix: Path = Path("matrix.yaml")
+    variants: tuple[str, ...] = ()
     dist: Path = Path("dist")
-    launcher: bool = True
     at_once: int | None = None
-    twice: bool = False
     kernels: Path | None = None
     kernels_only: bool = False
     locked: bool = False

@@ -154,60 +154,72 @@ OUTPUT_LINES = 30
 """Lines of pytest's output that are shown when a run fails."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """What a wheel is tried with.
+
+    Attributes:
+        tests: the extension's folder of smoke tests; a copy of it is run. None to import the
+            packages alone.
+        torch: the torch release of the clean environment; None for one that the wheel requires.
+        requires: requirements of the tests besides torch.
+        without_gpu: test files that run if torch finds no GPU; all if empty, none if None.
+        imports: names to import in place of the wheel's packages.
+        locks: folder of the locks whose files, by hash, the clean environment has; None to install
+            what an index gives for the requirements.
+    """
+
+    tests: Path | None
+    torch: str | None = None
+    requires: Sequence[str] = ("pytest",)
+    without_gpu: Sequence[str] | None = ()
+    imports: Sequence[str] = ()
+    locks: Path | None = None
+
+
 def smoke(
     wheel: Path,
+    trial: Trial,
     *,
-    tests: Path | None,
-    torch: str | None,
-    requires: Sequence[str],
     bundled: Sequence[Path],
-    here: bool,
     record: Path,
-    junit: Path | None,
     cache: Path,
     progress: Progress,
-    without_gpu: Sequence[str] | None = (),
+    junit: Path | None = None,
+    here: bool = False,
     python: Interpreter | None = None,
-    imports: Sequence[str] = (),
-    locks: Path | None = None,
 ) -> SmokeRecord:
     """Install a wheel and its bundled packages, run its tests on them, write the record.
 
     Args:
         wheel: The file to try.
-        tests: The extension's folder of smoke tests; a copy of it is run. None to import the
-            packages alone.
-        torch: The torch release of the clean environment; None for one that the wheel requires.
-        requires: Requirements of the tests besides torch.
+        trial: What it is tried with.
         bundled: Wheels that are published with it and installed with it.
-        here: Use the running interpreter and its torch, for a machine that is offline.
         record: File for the JSON record.
-        junit: File for pytest's JUnit report, if wanted.
         cache: Folder of the cached environments.
         progress: Where to report.
-        without_gpu: Test files that run if torch finds no GPU; all if empty, none if None.
+        junit: File for pytest's JUnit report, if wanted.
+        here: Use the running interpreter and its torch, for a machine that is offline.
         python: The Python of the clean environment; the running one if not given.
-        imports: Names to import in place of the wheel's packages.
-        locks: Folder of the locks whose files, by hash, the clean environment has; None to install
-            what an index gives for the requirements.
 
     Returns:
         The record; its `ok` is the verdict.
     """
+    tests, without_gpu = trial.tests, trial.without_gpu
     if tests is not None and not tests.is_dir():
         raise UsageError(f"a folder of smoke tests expected at {tests}, which is none")
     wheels = [read_wheel(path) for path in (wheel, *bundled)]
     packages = [name for installed in wheels[1:] for name in import_names(installed)]
-    packages = [*(imports or import_names(wheels[0])), *packages]
+    packages = [*(trial.imports or import_names(wheels[0])), *packages]
     with tempfile.TemporaryDirectory(prefix="torchwheel-smoke-") as folder:
         temporary = Path(folder).resolve()
         if here:
             progress.step("smoke: installing the wheel for the running Python")
             env = environment.running_environment(wheels, import_names(wheels[0]), temporary)
         else:
-            required = environment.base_requirements(wheels, torch, requires, python)
+            required = environment.base_requirements(wheels, trial.torch, trial.requires, python)
             base = environment.base_environment(
-                cache.resolve(), required, progress, python, locks=locks
+                cache.resolve(), required, progress, python, locks=trial.locks
             )
             progress.step("smoke: installing the wheel")
             env = environment.clean_environment(wheels, base, temporary, python)

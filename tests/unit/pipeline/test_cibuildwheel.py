@@ -30,9 +30,11 @@ def options_for(
     locks=None,
 ):
     matrix = load(Path(__file__).parents[1] / "matrix" / matrix_name)
+    smoke = matrix.smoke.model_copy(update={"locks": locks})
+    matrix = matrix.model_copy(update={"smoke": smoke})
     engine = Engine("podman", {})
     run = Run(matrix, ROOT, ROOT, tmp_path / "dist", tmp_path / "cache", "", (), Quiet(), engine, 2)
-    run = dataclasses.replace(run, locks=locks)
+    run = dataclasses.replace(run, locked=locks is not None)
     (tmp_path / "cache").mkdir(exist_ok=True)
     monkeypatch.setattr(container_options.os, "geteuid", lambda: user)
     monkeypatch.setattr(container_options.os, "getegid", lambda: user)
