@@ -186,7 +186,7 @@ def kernels(options: argparse.Namespace) -> int:
 )
 def images(options: argparse.Namespace) -> int:
     """Pull or build the images and print their names."""
-    from torchwheel.pipeline.images import images
+    from torchwheel.image.build import images
 
     with Terminal().live_line() as progress:
         print(images(options.matrix, options.variant, progress, push=options.push))
@@ -196,7 +196,7 @@ def images(options: argparse.Namespace) -> int:
 @command("base-images", "Make the base images here, with mmdebstrap.", MATRIX, IMAGES_FOR)
 def base_images(options: argparse.Namespace) -> int:
     """Make the base images and print their names."""
-    from torchwheel.pipeline.images import base_images
+    from torchwheel.image.build import base_images
 
     with Terminal().live_line() as progress:
         print(base_images(options.matrix, options.variant, progress))
@@ -300,6 +300,7 @@ def base_images(options: argparse.Namespace) -> int:
 )
 def build(options: argparse.Namespace) -> int:
     """Build a project that does not know torchwheel."""
+    from torchwheel.check.facts import Limits
     from torchwheel.pipeline.frontend import find_launcher
     from torchwheel.sdist.build import build_sdist, closing_text, compile_shard, plan_build
     from torchwheel.sdist.request import SdistRequest, find_source, parse_allowed
@@ -319,7 +320,7 @@ def build(options: argparse.Namespace) -> int:
         SdistRequest,
         options,
         source=source,
-        allowed=tuple(map(parse_allowed, options.allow)),
+        limits=Limits(options.max_size_mib, allowed=tuple(map(parse_allowed, options.allow))),
         launcher=find_launcher(print_error) if options.launcher else (),
         variables=parse_variables(options.variables, os.environ),
         cache=parse_cache(options.cache) if options.cache else None,

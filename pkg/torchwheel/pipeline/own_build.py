@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from torchwheel.check.audit import may_borrow
 from torchwheel.inspect.wheel import open_wheel
 from torchwheel.pipeline.inside import CACHE_USE, DIVIDED, PLAN
+from torchwheel.smoke.testing import EnvironmentTorch, probe_source
 from torchwheel.steps import gpu_compiler, own_ninja
 from torchwheel.steps.compiler_cache import wait_for_writes
 from torchwheel_runtime import process
@@ -104,13 +105,6 @@ def dump_plan(plan: OwnBuildPlan) -> str:
     return json.dumps(dataclasses.asdict(plan), indent=1, default=str) + "\n"
 
 
-@dataclasses.dataclass(frozen=True)
-class _LoadedByTorch:
-    """What is used of the facts that probe.py prints of the torch that it imported."""
-
-    loaded: tuple[str, ...]
-
-
 def prepare(variant: Path, project: Path) -> None:
     """Install torch and the build requirements; make the compilers and TOOLKIT_HOME of a build.
 
@@ -135,8 +129,7 @@ def prepare(variant: Path, project: Path) -> None:
         if real is None:
             raise TorchwheelError("expected a ninja on the PATH of the container, found none")
         replace_ninja(plan, PLACES, Path(real), variant / DIVIDED, keep=True)
-    source = (Path(__file__).parent.parent / "smoke" / "probe.py").read_text(encoding="utf-8")
-    facts = _python(["-c", source, "--torch"], "importing torch")
+    facts = _python(["-c", probe_source(), "--torch"], "importing torch")
     write_text(variant / TORCH_FACTS, last_line(facts) + "\n")
 
 
@@ -268,7 +261,7 @@ def count_cache_use(variant: Path) -> None:
 
 def claims_of_built(wheel: Path, claims: Claims, variant: Path) -> Claims:
     """The claims of a built wheel: it borrows the libraries that its torch has loaded."""
-    facts = read_json(variant / TORCH_FACTS, _LoadedByTorch, others=True)
+    facts = read_json(variant / TORCH_FACTS, EnvironmentTorch)
     plan = read_json(variant / PLAN, OwnBuildPlan)
     require_pythons(wheel.name, plan.python)
     nothing = (

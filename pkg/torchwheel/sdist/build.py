@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from torchwheel.check.facts import Limits
 from torchwheel.findings import CheckResult
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.pipeline.inputs import Clock
@@ -118,7 +117,7 @@ def build_sdist(
                 cluster = cluster_use(request.on, request.launcher, confined.environ)
             progress.step(f"gates and import of {wheel.name}")
             with clock.step("proof"), keep_rejected(wheel, request.dist):
-                gates = check_gates(wheel, limits_of(request))
+                gates = check_gates(wheel, request.limits)
                 facts = read_wheel(wheel)
                 tried = confined.smoke(facts)
         variant, host = confined.variant, confined.host
@@ -142,11 +141,6 @@ def build_sdist(
         with write_atomically(request.dist / wheel.name) as temporary:
             shutil.copyfile(wheel, temporary)
     return record
-
-
-def limits_of(request: SdistRequest) -> Limits:
-    """The limits of the gates for a call."""
-    return Limits(request.max_size_mib, allowed=request.allowed)
 
 
 @contextlib.contextmanager

@@ -1,9 +1,7 @@
 """What an sdist's build needs before it starts: torch, a toolkit, requirements, variables."""
 
-import dataclasses
 import os
 import platform
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -17,13 +15,10 @@ from torchwheel.pipeline.inputs import own_build_variables
 from torchwheel.sdist.request import SdistRequest
 from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
-from torchwheel.smoke.testing import probe_source, run_python
+from torchwheel.smoke.testing import EnvironmentTorch
 from torchwheel_runtime.arch.lists import NamedArchs, arch_list, choose_archs
-from torchwheel_runtime.arch.model import Arch, parse_binary_name
 from torchwheel_runtime.arch.releases import ToolkitRelease, torch_releases
-from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
-from torchwheel_runtime.json_files import last_line, parse_json
-from torchwheel_runtime.machine.facts import Torch
+from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.pip import pip_install
 from torchwheel_runtime.toolkit.host import HostCompiler
 from torchwheel_runtime.toolkit.lock import locked_releases
@@ -33,40 +28,6 @@ from torchwheel_runtime.versions import minor_version, version_numbers
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 # The matrix knows fewer platforms; any Linux can build for itself.
 PLATFORM = cast("WheelPlatform", f"linux_{platform.machine()}")
-_SM = re.compile(r"sm_[1-9]\d{1,2}[af]?")
-
-
-@dataclasses.dataclass(frozen=True)
-class EnvironmentTorch(Torch):
-    """The torch of an environment, as probe.py describes it in a process that has imported it.
-
-    Attributes:
-        archs: torch's names of the archs that it is compiled for, e.g. "sm_90".
-        loaded: file names of the libraries in the process.
-    """
-
-    archs: tuple[str, ...] = ()
-    loaded: tuple[str, ...] = ()
-
-    @property
-    def release(self) -> str:
-        """E.g. "2.11.0": the files on PyPI have no local version in their names."""
-        return self.version.partition("+")[0]
-
-    @property
-    def machine_code(self) -> tuple[Arch, ...]:
-        """The archs that it has machine code for."""
-        return tuple(parse_binary_name(flag) for flag in self.archs if _SM.fullmatch(flag))
-
-
-def import_torch(env: Environment, cwd: Path) -> EnvironmentTorch:
-    """Import torch in an environment and describe it; `cwd` is a folder without a `torch`."""
-    done = run_python(env, ["-c", probe_source(), "--torch"], cwd)
-    try:
-        return parse_json(last_line(done.output), EnvironmentTorch, "torch")
-    except MalformedError as error:
-        output = done.last_words("it said nothing")
-        raise TorchwheelError(f"torch cannot be imported in {env.site}: {output}") from error
 
 
 def sdist_variant(torch: EnvironmentTorch, toolkit: Toolkit | None) -> Variant:

@@ -31,8 +31,6 @@ from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.sources import copy_project
 from torchwheel.sdist.build_setup import (
     PLATFORM,
-    EnvironmentTorch,
-    import_torch,
     install_beside_torch,
     sdist_environment,
     sdist_variant,
@@ -52,7 +50,7 @@ from torchwheel.sdist.shard_lists import ShardList, objects_of
 from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.results import RunFacts
-from torchwheel.smoke.testing import import_names, run_probe
+from torchwheel.smoke.testing import EnvironmentTorch, import_names, import_torch, run_probe
 from torchwheel.steps import own_ninja
 from torchwheel.steps.compiler_cache import ENDLESS, CompilerCache, folder_cache, own_server
 from torchwheel.steps.graph import StepRecord, check_steps

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import hashlib
 import importlib.resources
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,9 +17,12 @@ from torchwheel.smoke.record import SmokeRecord, TestResult, dump_smoke
 from torchwheel.smoke.requirements import Interpreter
 from torchwheel.smoke.results import RunFacts, parse_junit, read_probe, read_report, record_of
 from torchwheel_runtime import files, process
+from torchwheel_runtime.arch.model import Arch, parse_binary_name
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError, program_error
 from torchwheel_runtime.files import sha256, temporary_variables
+from torchwheel_runtime.json_files import last_line, parse_json
+from torchwheel_runtime.machine.facts import Torch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,6 +152,42 @@ def run_python(env: Environment, arguments: Sequence[str], cwd: Path) -> process
         return process.run([env.python, *arguments], cwd=cwd, env=variables, timeout=SECONDS)
     except process.NotRunError as error:
         raise TorchwheelError(f"smoke: {error}") from error
+
+
+_SM = re.compile(r"sm_[1-9]\d{1,2}[af]?")
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentTorch(Torch):
+    """The torch of an environment, as probe.py describes it in a process that has imported it.
+
+    Attributes:
+        archs: torch's names of the archs that it is compiled for, e.g. "sm_90".
+        loaded: file names of the libraries in the process.
+    """
+
+    archs: tuple[str, ...] = ()
+    loaded: tuple[str, ...] = ()
+
+    @property
+    def release(self) -> str:
+        """E.g. "2.11.0": the files on PyPI have no local version in their names."""
+        return self.version.partition("+")[0]
+
+    @property
+    def machine_code(self) -> tuple[Arch, ...]:
+        """The archs that it has machine code for."""
+        return tuple(parse_binary_name(flag) for flag in self.archs if _SM.fullmatch(flag))
+
+
+def import_torch(env: Environment, cwd: Path) -> EnvironmentTorch:
+    """Import torch in an environment and describe it; `cwd` is a folder without a `torch`."""
+    done = run_python(env, ["-c", probe_source(), "--torch"], cwd)
+    try:
+        return parse_json(last_line(done.output), EnvironmentTorch, "torch")
+    except MalformedError as error:
+        output = done.last_words("it said nothing")
+        raise TorchwheelError(f"torch cannot be imported in {env.site}: {output}") from error
 
 
 OUTPUT_LINES = 30

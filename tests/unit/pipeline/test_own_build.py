@@ -19,6 +19,7 @@ from torchwheel.pipeline.own_build import (
     require_pythons,
 )
 from torchwheel.smoke.record import ImportRecord, MachineRecord, TestReport, judge_smoke
+from torchwheel.smoke.testing import EnvironmentTorch
 from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel.toolkit import torch_files
 from torchwheel.toolkit.torch_files import TorchFile, torch_file
@@ -74,7 +75,8 @@ def test_a_wheel_for_other_pythons_is_refused(serves, tags, do):
 
 def test_a_build_that_compiled_nothing_is_refused(tmp_path):
     (tmp_path / inside.PLAN).write_text(dump_plan(dataclasses.replace(PLAN, python="any")))
-    facts = {"version": "2.13.0", "loaded": ["libcudart.so.13"], "cuda": "13.0"}
+    torch = EnvironmentTorch("2.13.0", "13.0", None, tmp_path, loaded=("libcudart.so.13",))
+    facts = {**dataclasses.asdict(torch), "folder": str(tmp_path)}
     (tmp_path / own_build.TORCH_FACTS).write_text(json.dumps(facts))
     wheel = make_wheel(tmp_path, claims=None)
     with pytest.raises(TorchwheelError, match=r"no library in it: setup.py found nothing to comp"):

@@ -11,10 +11,8 @@ from torchwheel.cli import main
 from torchwheel.matrix.sections import HostCompilerBounds as HostBounds
 from torchwheel.matrix.sections import Toolkit
 from torchwheel.pipeline.inputs import claims_of
-from torchwheel.sdist.build import limits_of
 from torchwheel.sdist.build_setup import (
     PYTHON,
-    EnvironmentTorch,
     newest_torch,
     sdist_environment,
     sdist_variant,
@@ -23,6 +21,7 @@ from torchwheel.sdist.build_setup import (
 )
 from torchwheel.sdist.request import SdistRequest, check_request, parse_allowed
 from torchwheel.smoke.environment import Environment
+from torchwheel.smoke.testing import EnvironmentTorch
 from torchwheel_runtime.arch.model import Arch, parse
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.toolkit.host import HostCompiler
@@ -217,7 +216,7 @@ def test_declarations_reach_the_compiler_and_the_gates(tmp_path, monkeypatch):
     call += ["--allow", "runtime:*/_C.so:calls the driver: cuInit", "--allow", "archs:*:none"]
     assert main(call) == 2
     (request,) = asked
-    limits = limits_of(request)
+    limits = request.limits
     assert limits.reason("runtime", "demo/_C.so") == "calls the driver: cuInit"
     assert limits.reason("archs", "demo/_C.so") == "none"
     assert limits.reason("content", "demo/_C.so") is None
