@@ -5,6 +5,7 @@ import json
 import platform
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -102,73 +103,67 @@ def test_what_the_compiler_cache_had_is_counted_in_the_container(tmp_path, monke
     assert inside.read_cache_use(tmp_path) == CacheUse(hits=3, misses=2)
 
 
-def found(version, asked):
+@pytest.fixture
+def index(monkeypatch):
+    """`index.torch`: the version that an index has of a requirement; `index.asked`: what was."""
+    found = SimpleNamespace(asked=[], torch=lambda requirement: "2.12.1")
+
     def find(requirements, platform, python):
-        asked.append((*requirements, platform, python))
+        found.asked.append((*requirements, platform, python))
+        version = found.torch(requirements[0])
         return [IndexedFile("torch", version, "https://h.test/t.whl", "ab" * 32)]
 
-    return find
+    monkeypatch.setattr(torch_files, "find_files", find)
+    return found
 
 
-def test_a_torch_that_is_not_locked_is_looked_up_once(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(torch_files, "find_files", found("2.12.1", asked))
+def torch_of(tmp_path, minor, python="3.12", **more):
+    return torch_file(minor, python, "linux_x86_64", tmp_path, Quiet(), **more)
+
+
+def test_a_torch_that_is_not_locked_is_looked_up_once(tmp_path, index):
     for _ in range(2):
-        file = torch_file("2.12", "3.12", "linux_x86_64", tmp_path, Quiet())
+        file = torch_of(tmp_path, "2.12")
         assert file == TorchFile("2.12.1", "ab" * 32)
     assert file.requirement == f"torch===2.12.1 --hash=sha256:{'ab' * 32}"
-    assert asked == [("torch==2.12.*", "linux_x86_64", "3.12")]
+    assert index.asked == [("torch==2.12.*", "linux_x86_64", "3.12")]
 
 
-def test_a_cpu_torch_of_another_index_is_not_the_one(tmp_path, monkeypatch):
-    def find(requirements, platform, python):
-        version = "2.12.1" if requirements == ["torch===2.12.1"] else "2.12.1+cpu"
-        return [IndexedFile("torch", version, "https://h.test/t.whl", "ab" * 32)]
-
-    monkeypatch.setattr(torch_files, "find_files", find)
-    file = torch_file("2.12", "3.12", "linux_x86_64", tmp_path, Quiet())
-    assert file.version == "2.12.1"
+def test_a_cpu_torch_of_another_index_is_not_the_one(tmp_path, index):
+    index.torch = {"torch==2.12.*": "2.12.1+cpu", "torch===2.12.1": "2.12.1"}.get
+    assert torch_of(tmp_path, "2.12").version == "2.12.1"
 
 
-def test_a_locked_torch_is_the_one_of_the_lock(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(torch_files, "find_files", found("2.11.0", asked))
+def test_a_locked_torch_is_the_one_of_the_lock(tmp_path, index):
+    index.torch = lambda _: "2.11.0"
     with pytest.raises(TorchwheelError, match=r"expected torch 2\.11\.0 with sha256 .* the lock"):
-        torch_file("2.11", "3.12", "linux_x86_64", tmp_path, Quiet())
-    assert asked == [("torch==2.11.0", "linux_x86_64", "3.12")]
+        torch_of(tmp_path, "2.11")
+    assert index.asked == [("torch==2.11.0", "linux_x86_64", "3.12")]
     # The lock has the file of one Python.
-    assert torch_file("2.11", "3.11", "linux_x86_64", tmp_path, Quiet()).version == "2.11.0"
+    assert torch_of(tmp_path, "2.11", "3.11").version == "2.11.0"
 
 
-def test_a_torch_for_rocm_is_of_that_release(tmp_path, monkeypatch):
-    asked = []
-
-    def find(requirements, platform, python):
-        asked.extend(requirements)
-        version = requirements[0].partition("===")[2] or "2.13.0"
-        return [IndexedFile("torch", version, "https://h.test/t.whl", "ab" * 32)]
-
-    monkeypatch.setattr(torch_files, "find_files", find)
+def test_a_torch_for_rocm_is_of_that_release(tmp_path, index):
+    index.torch = lambda requirement: requirement.partition("===")[2] or "2.13.0"
     for _ in range(2):
-        file = torch_file("2.13", "3.12", "linux_x86_64", tmp_path, Quiet(), rocm="7.2")
-        assert file.version == "2.13.0+rocm7.2"
-    assert asked == ["torch==2.13.*", "torch===2.13.0+rocm7.2"]
-    assert torch_file("2.13", "3.12", "linux_x86_64", tmp_path, Quiet()).version == "2.13.0"
+        assert torch_of(tmp_path, "2.13", rocm="7.2").version == "2.13.0+rocm7.2"
+    assert [asked for asked, *_ in index.asked] == ["torch==2.13.*", "torch===2.13.0+rocm7.2"]
+    assert torch_of(tmp_path, "2.13").version == "2.13.0"
 
 
-def test_an_index_without_a_torch_for_rocm_is_said_so(tmp_path, monkeypatch):
-    def find(requirements, platform, python):
-        if requirements == ["torch==2.13.*"]:
-            return [IndexedFile("torch", "2.13.0", "https://h.test/t.whl", "ab" * 32)]
+def test_an_index_without_a_torch_for_rocm_is_said_so(tmp_path, index):
+    def torch(requirement):
+        if requirement == "torch==2.13.*":
+            return "2.13.0"
         raise TorchwheelError("looking up: pip's words")
 
-    monkeypatch.setattr(torch_files, "find_files", find)
+    index.torch = torch
     says = (
         r"^expected torch===2\.13\.0\+rocm7\.2 for Python 3\.12 on an index, found none; .* "
         r"PIP_EXTRA_INDEX_URL \(looking up: pip's words\)$"
     )
     with pytest.raises(TorchwheelError, match=says):
-        torch_file("2.13", "3.12", "linux_x86_64", tmp_path, Quiet(), rocm="7.2")
+        torch_of(tmp_path, "2.13", rocm="7.2")
 
 
 def test_the_compilers_of_rocm_take_the_older_system(tmp_path):

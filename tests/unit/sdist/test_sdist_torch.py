@@ -55,32 +55,33 @@ def chosen(
     return toolkit_for(torch, asked, archs, said.append, environ), said
 
 
-def test_by_default_it_is_torchs_own_cuda_and_archs():
-    toolkit, said = chosen()
-    assert (toolkit.version, toolkit.source, toolkit.archs) == (
-        *("13.0", "pypi"),
-        parsed("7.5", "8.0", "9.0"),
-    )
-    assert (toolkit.host_compiler.gcc, said) == (">=6,<16", [])
+LISTED = {"TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"}
 
 
-def test_a_release_that_is_not_pinned_is_the_systems():
-    assert chosen(with_cuda("12.6"))[0].source == "system"
+@pytest.mark.parametrize(
+    ("torch", "asked", "archs", "environ", "name", "source", "found"),
+    [
+        # By default it is torch's own CUDA, and torch's archs.
+        (TORCH, None, None, {}, "cu130", "pypi", ("7.5", "8.0", "9.0")),
+        # A release that is not pinned is the system's.
+        (with_cuda("12.6"), None, None, {}, "cu126", "system", ("7.5", "8.0", "9.0")),
+        # Another minor of torch's CUDA serves, too.
+        (TORCH, "13.2", "9.0 12.0+PTX", {}, "cu132", "pypi", ("9.0", "12.0+PTX")),
+        # The arch list of the command line comes first.
+        (TORCH, None, "Turing", LISTED, "cu130", "pypi", ("7.5+PTX",)),
+        (TORCH, None, None, LISTED, "cu130", "pypi", ("8.0", "9.0+PTX")),
+    ],
+)
+def test_the_toolkit_and_the_archs_of_a_call(torch, asked, archs, environ, name, source, found):
+    toolkit, said = chosen(torch, asked, archs, **environ)
+    assert (toolkit.name, toolkit.source, toolkit.archs) == (name, source, parsed(*found))
+    assert said == []
 
 
-def test_another_minor_of_torchs_cuda_serves_too():
-    toolkit, _ = chosen(asked="13.2", archs="9.0 12.0+PTX")
-    assert (toolkit.name, toolkit.archs) == ("cu132", parsed("9.0", "12.0+PTX"))
-
-
-def test_a_toolkit_of_tomorrow_asks_its_own_compiler_about_the_host():
+def test_a_toolkit_brings_the_bounds_of_its_host_compiler():
+    assert chosen()[0].host_compiler.gcc == ">=6,<16"
+    # One of tomorrow asks its own compiler about the host.
     assert chosen(asked="13.99")[0].host_compiler == HostBounds(gcc="", clang="")
-
-
-def test_the_arch_list_of_the_command_line_comes_first():
-    listed = {"TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"}
-    assert chosen(archs="Turing", **listed)[0].archs == parsed("7.5+PTX")
-    assert chosen(**listed)[0].archs == parsed("8.0", "9.0+PTX")
 
 
 def test_archs_that_the_toolkit_cannot_compile_are_left_out_and_named():
