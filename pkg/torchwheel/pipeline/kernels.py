@@ -52,11 +52,11 @@ class KernelsRequest(BuildCall):
 def kernels(request: KernelsRequest, progress: Progress) -> str:
     """Compile the kernels that `request` names into artifacts; returns a line for each."""
     matrix = load(request.matrix)
-    chosen = select_kernels(matrix, request.toolkits)
-    matrix = with_archs(
-        matrix, [variant for build in chosen for variant in build.variants], request.archs
-    )
     builds = select_kernels(matrix, request.toolkits)
+    if request.archs:
+        linking = [variant for build in builds for variant in build.variants]
+        matrix = with_archs(matrix, linking, request.archs)
+        builds = select_kernels(matrix, request.toolkits)
     engine = engine_for(request, matrix)
     request = dataclasses.replace(request, twice=request.twice and can_build_twice(matrix))
     compiled = [variant for build in builds for variant in build.variants]

@@ -179,12 +179,7 @@ def _archs_for(archs: Sequence[str], toolkit: ToolkitSection) -> tuple[Arch, ...
 
 
 def with_archs(matrix: Matrix, variants: Sequence[Variant], archs: Sequence[str]) -> Matrix:
-    """The matrix with another arch list for the variants' toolkits; its rules must still hold.
-
-    Without `archs` it is the same.
-    """
-    if not archs:
-        return matrix
+    """The matrix with another arch list for the variants' toolkits; its rules must still hold."""
     builds = (build for variant in variants for build in variant.builds)
     names = {build.toolkit.name for build in builds if build.toolkit}
     new = {name: _archs_for(archs, matrix.toolkits[name]) for name in sorted(names)}
