@@ -303,7 +303,7 @@ def build(options: argparse.Namespace) -> int:
     from torchwheel.check.facts import Limits
     from torchwheel.pipeline.frontend import find_launcher
     from torchwheel.sdist.build import build_sdist, closing_text, compile_shard, plan_build
-    from torchwheel.sdist.request import SdistRequest, find_source, parse_allowed
+    from torchwheel.sdist.request import SdistRequest, check_request, find_source, parse_allowed
     from torchwheel.sdist.sandbox import parse_variables
     from torchwheel.steps.cluster import parse_scheduler
     from torchwheel.steps.compiler_cache import parse_cache
@@ -326,6 +326,7 @@ def build(options: argparse.Namespace) -> int:
         cache=parse_cache(options.cache) if options.cache else None,
         on=parse_scheduler(options.on, os.environ) if options.on else None,
     )
+    check_request(request)
     with Terminal().live_line() as progress:
         if options.plan:
             print(plan_build(request, options.plan, cache_folder(), progress))

@@ -35,10 +35,16 @@ from torchwheel_runtime.toolkit.lock import components
 
 
 class Clock:
-    """Seconds per named step."""
+    """Seconds per named step, and of all since it was made."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self._made = time.monotonic()
+
+    @property
+    def total(self) -> float:
+        """The seconds so far."""
+        return round(time.monotonic() - self._made, 3)
 
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -205,18 +211,17 @@ def own_build_variables(
     toolkit they build without CUDA.
     """
     found: dict[str, str] = {}
-    if toolkit:
-        listed = {VARIABLES[toolkit.backend]: arch_list(toolkit.archs)}
+    if toolkit and toolkit.backend == "rocm":
         # hipcc itself goes by the image's ROCM_PATH.
-        found = {"ROCM_HOME": str(home), **listed}
-        if toolkit.backend == "cuda":
-            found = {
-                environment.CUDA_HOME: str(home),
-                # CMake's. It compiles a file for these before it knows of torch.
-                "CUDACXX": f"{home}/bin/nvcc",
-                **listed,
-                "CUDAARCHS": cmake_archs(toolkit.archs),
-            }
+        found = {"ROCM_HOME": str(home), VARIABLES["rocm"]: arch_list(toolkit.archs)}
+    elif toolkit:
+        # CMake compiles a file for CUDACXX and CUDAARCHS before it knows of torch.
+        found = {
+            environment.CUDA_HOME: str(home),
+            "CUDACXX": f"{home}/bin/nvcc",
+            VARIABLES["cuda"]: arch_list(toolkit.archs),
+            "CUDAARCHS": cmake_archs(toolkit.archs),
+        }
     return {
         "MAX_JOBS": str(jobs),
         environment.CXX: str(cxx),

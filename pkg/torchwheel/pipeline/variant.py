@@ -61,7 +61,6 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
     with (
         explain_full_disk(run.dist),
         tempfile.TemporaryDirectory(prefix="making-", dir=scratch) as folder,
-        clock.step("total"),
     ):
         built = executor.build(Path(folder), clock)
         run.progress.step(f"{variant.id}: gates")
@@ -81,7 +80,7 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
         move_into_place(built.wheel, wheel)
     verdict = smoke.verdict if smoke else NOT_RUN
     record = dataclasses.replace(
-        records.record_wheel(variant, key, wheel, gates, verdict, clock.seconds),
+        records.record_wheel(variant, key, wheel, gates, verdict, clock),
         built_in=executor.place,
         cpu_seconds=built.cpu_seconds,
         peak_bytes=built.peak_bytes,

@@ -1,20 +1,18 @@
 """`torchwheel build`: from an sdist to a proven wheel and its record."""
 
-import contextlib
 import dataclasses
 import json
 import shlex
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from torchwheel.findings import CheckResult
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.pipeline.inputs import Clock
 from torchwheel.pipeline.records import BuildRecord, record_wheel, report_table
 from torchwheel.pipeline.variant import check_gates, keep_rejected
 from torchwheel.sdist.confined import ConfinedBuild, confine
-from torchwheel.sdist.request import SdistRequest, check_request, hold_build_folder
+from torchwheel.sdist.request import SdistRequest
 from torchwheel.sdist.shard_lists import (
     FOLDER,
     BuildIdentity,
@@ -98,28 +96,21 @@ def build_sdist(
 
     `shards` is a folder with the lists of all shards of this build, whose objects are linked.
     """
-    check_request(request)
     lists = read_lists(shards) if shards else ()
     if request.on:
         check_cluster(request.on, request.launcher, host_compiler().path)
-    clock = Clock()
-    with hold_build_folder(request.build_folder(cache), progress) as folder:
-        with (
-            clock.step("total"),
-            confine(request, folder, cache, progress, clock) as confined,
-        ):
-            if lists:
-                check_identity(lists, identity_of(confined))
-            built = confined.build(clock, lists)
-            wheel = built.wheel
-            cluster = None
-            if request.on:
-                cluster = cluster_use(request.on, request.launcher, confined.environ)
-            progress.step(f"gates and import of {wheel.name}")
-            with clock.step("proof"), keep_rejected(wheel, request.dist):
-                gates = check_gates(wheel, request.limits)
-                facts = read_wheel(wheel)
-                tried = confined.smoke(facts)
+    with confine(request, cache, progress) as confined:
+        if lists:
+            check_identity(lists, identity_of(confined))
+        built, clock = confined.build(lists), confined.clock
+        wheel, cluster = built.wheel, None
+        if request.on:
+            cluster = cluster_use(request.on, request.launcher, confined.environ)
+        progress.step(f"gates and import of {wheel.name}")
+        with clock.step("proof"), keep_rejected(wheel, request.dist):
+            gates = check_gates(wheel, request.limits)
+            facts = read_wheel(wheel)
+            tried = confined.smoke(facts)
         variant, host = confined.variant, confined.host
         record = SdistRecord(
             source=request.source.name,
@@ -128,7 +119,7 @@ def build_sdist(
             toolkit=variant.toolkit.version if variant.toolkit else None,
             compiler=f"{host.family} {host.version}",
             jobs=confined.jobs,
-            wheel=record_wheel(variant, request.key(), wheel, gates, "imported", clock.seconds),
+            wheel=record_wheel(variant, request.key(), wheel, gates, "imported", clock),
             gates=gates,
             machine=tried.machine,
             imported=tried.imported,
@@ -143,16 +134,6 @@ def build_sdist(
     return record
 
 
-@contextlib.contextmanager
-def _confined(request: SdistRequest, cache: Path, progress: Progress) -> Iterator[ConfinedBuild]:
-    check_request(request)
-    with (
-        hold_build_folder(request.build_folder(cache), progress) as folder,
-        confine(request, folder, cache, progress, Clock()) as confined,
-    ):
-        yield confined
-
-
 def identity_of(confined: ConfinedBuild) -> BuildIdentity:
     """What all shards of a build have in common."""
     toolkit = confined.variant.toolkit
@@ -163,7 +144,7 @@ def identity_of(confined: ConfinedBuild) -> BuildIdentity:
 
 def plan_build(request: SdistRequest, count: int, cache: Path, progress: Progress) -> str:
     """Run setup.py without compiling anything; returns the steps of each of `count` shards."""
-    with _confined(request, cache, progress) as confined:
+    with confine(request, cache, progress) as confined:
         steps = confined.divide("plan")
         known = torch_releases().get(confined.torch.minor)
         return plan_text(confined.variant.id, steps, known.pythons if known else (), count)
@@ -171,7 +152,7 @@ def plan_build(request: SdistRequest, count: int, cache: Path, progress: Progres
 
 def compile_shard(request: SdistRequest, shard: Shard, cache: Path, progress: Progress) -> str:
     """Compile a shard into the compiler cache, and list its objects; returns a line about them."""
-    with _confined(request, cache, progress) as confined:
+    with confine(request, cache, progress) as confined:
         records = confined.divide("shard", shard)
         listed = ShardList(
             build=identity_of(confined),

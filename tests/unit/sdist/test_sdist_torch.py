@@ -212,6 +212,7 @@ def test_declarations_reach_the_compiler_and_the_gates(tmp_path, monkeypatch):
         asked.append(request)
         raise UsageError("stop")
 
+    (tmp_path / "setup.py").touch()
     monkeypatch.setattr("torchwheel.sdist.build.build_sdist", stop)
     call = ["build", str(tmp_path), "--no-launcher", "--archs-by", "replaced"]
     call += ["--allow", "runtime:*/_C.so:calls the driver: cuInit", "--allow", "archs:*:none"]
