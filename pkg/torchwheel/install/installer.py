@@ -8,13 +8,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
+from urllib.parse import quote
 
 from packaging.requirements import Requirement
 
 from torchwheel.install import report
 from torchwheel.install.attestation import Trust
 from torchwheel.install.environment import TargetEnvironment, find_environment
-from torchwheel.install.plan import Download, InstallPlan, Ranking, choose, parse_wanted, plan
+from torchwheel.install.page import OfferedWheel
+from torchwheel.install.plan import InstallPlan, Ranking, choose, parse_wanted, plan
 from torchwheel_runtime import process
 from torchwheel_runtime.arguments import request_of
 from torchwheel_runtime.console import Progress, Quiet, Terminal
@@ -26,6 +28,7 @@ from torchwheel_runtime.text import escape, hide_users
 
 Name = Literal["pip", "uv"]
 _SECONDS = 3600
+_OF_ADDRESSES = "%/:?=&~+!$'()*,;@[]"
 
 
 def run_install(options: argparse.Namespace) -> int:
@@ -72,7 +75,7 @@ def _install(
         progress.step(f"{program.name} install {' '.join(map(str, made.others))}")
         install_others(program, made.others, environment, private_folder())
     progress.step(f"{program.name} install {first.candidate.file}")
-    install_files(program, made.downloads, private_folder())
+    install_wheels(program, [download.wheel for download in made.downloads])
     files = ", ".join(download.wheel.file for download in made.downloads)
     progress.say(f"installed by {program.name}: {files}")
     return made
@@ -109,28 +112,16 @@ def find_installer(environment: TargetEnvironment, wanted: Name | None = None) -
     )
 
 
-def install_files(installer: Installer, downloads: Sequence[Download], folder: Path) -> None:
-    """Install wheels that were downloaded and verified, and nothing else.
-
-    Args:
-        installer: the program.
-        downloads: the wheels; all files lie in one folder, with nothing else in it.
-        folder: where the requirements may be written.
-    """
-    wheels = [download.wheel for download in downloads]
-    lines = [
-        f"{wheel.file.partition('-')[0]}=={wheel.version} --hash=sha256:{wheel.sha256}\n"
-        for wheel in wheels
+def install_wheels(installer: Installer, wheels: Sequence[OfferedWheel]) -> None:
+    """Install wheels from their addresses, each with the sha256 that was verified."""
+    wanted = [
+        # An address on a page may have blanks, which a requirement cannot.
+        f"{one.file.partition('-')[0]} @ {quote(one.url, safe=_OF_ADDRESSES)}#sha256={one.sha256}"
+        for one in wheels
     ]
-    requirements = folder / "requirements.txt"
-    requirements.write_text("".join(lines), encoding="utf-8")
-    options = ["--no-deps", "--no-index", "--find-links", str(downloads[0].path.parent)]
-    options += ["--require-hashes", "-r", str(requirements)]
-    if installer.name == "pip":
-        options += ["--force-reinstall", "--quiet"]
-    else:
-        options += ["--reinstall", "--offline", "--no-config", "--quiet"]
-    _run(installer, options)
+    # An installed wheel of the same version may have other bytes.
+    again = "--force-reinstall" if installer.name == "pip" else "--reinstall"
+    _run(installer, ["--no-deps", again, "--quiet", *wanted])
 
 
 def install_others(
