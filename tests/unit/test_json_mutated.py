@@ -14,7 +14,7 @@ import pytest
 from jsonmutator import mutated
 from torchwheel import interpreters
 from torchwheel.pipeline import bundled, inside
-from torchwheel.sdist import build_setup
+from torchwheel.smoke import testing
 from torchwheel.smoke.environment import Environment
 from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel_runtime.builder import sources
@@ -67,7 +67,7 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
     def run_pip(arguments: list[str], *_: object, **__: object) -> None:
         Path(arguments[arguments.index("--report") + 1]).write_bytes(said)
 
-    monkeypatch.setattr(build_setup, "run_python", run)
+    monkeypatch.setattr(testing, "run_python", run)
     monkeypatch.setattr(interpreters.process, "run", run)
     monkeypatch.setattr(index, "run_pip", run_pip)
     env = Environment(Path("python"), {}, Path("site"))
@@ -78,7 +78,7 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
         "bundled": Reader(json.dumps(state), read_bundled),
         "usage": Reader(json.dumps(dataclasses.asdict(usage)), read_usage),
         "cache use": Reader(json.dumps(dataclasses.asdict(CacheUse(1, 2))), read_cache_use),
-        "torch": Reader(TORCH, said_by_a_child(lambda cwd: build_setup.import_torch(env, cwd))),
+        "torch": Reader(TORCH, said_by_a_child(lambda cwd: testing.import_torch(env, cwd))),
         "interpreter": Reader(
             json.dumps(interpreter, default=str),
             said_by_a_child(lambda _: interpreters.find_interpreter("/bin/sh")),

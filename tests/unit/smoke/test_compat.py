@@ -13,6 +13,7 @@ from torchwheel.interpreters import find_interpreter, running_interpreter
 from torchwheel.smoke.compat import CompatRow, compat, compat_text, dump_compat, pairings
 from torchwheel.smoke.record import ImportRecord, MachineRecord, SmokeRecord, TestResult, summarize
 from torchwheel.smoke.requirements import requirements
+from torchwheel.smoke.testing import Trial
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from wheelmaker import make_wheel
@@ -36,8 +37,7 @@ def try_wheel(tmp_path, releases, pythons, requires=("torch>=2.6",), cache=None)
     return compat(
         make_wheel(tmp_path, requires=requires),
         releases,
-        tests=tmp_path,
-        requires=(),
+        Trial(tmp_path, requires=()),
         record=tmp_path / "record.json",
         progress=Quiet(),
         pythons=pythons,
@@ -114,7 +114,7 @@ def test_the_record_counts_the_tests(tmp_path):
 def test_environments_are_kept_where_it_is_asked_for(tmp_path, monkeypatch, kept):
     caches = []
 
-    def smoke(wheel, *, cache, **_):
+    def smoke(wheel, trial, *, cache, **_):
         caches.append(cache)
         assert cache.is_dir()
         raise TorchwheelError("no torch here")
