@@ -26,7 +26,7 @@ from torchwheel.steps import gpu_compiler, own_ninja
 from torchwheel.steps.compiler_cache import wait_for_writes
 from torchwheel_runtime import process
 from torchwheel_runtime.arch.model import Backend
-from torchwheel_runtime.builder.environment import SYSROOT
+from torchwheel_runtime.builder.environment import SYSROOT, sysroot_flags
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, program_error
 from torchwheel_runtime.files import write_text
