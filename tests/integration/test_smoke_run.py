@@ -91,6 +91,7 @@ def run(
     )
 
 
+@pytest.mark.nightly
 def test_some_tests_where_there_is_no_gpu(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, requires=("torch>=2.6",))
     other = tmp_path / "tree" / "smoke" / "test_other.py"
@@ -210,6 +211,7 @@ def test_the_functions_and_the_ways_of_a_record(
     assert record.variables["TORCHWHEEL_LIBRARY"] == "cu124"
 
 
+@pytest.mark.nightly
 def test_failing(tmp_path: Path) -> None:
     record = run(tmp_path, make_wheel(tmp_path), FAILING, here=False)
     assert record.verdict == "failed"
@@ -217,11 +219,13 @@ def test_failing(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "record.json").read_text())["verdict"] == "failed"
 
 
+@pytest.mark.nightly
 def test_no_tests(tmp_path: Path) -> None:
     record = run(tmp_path, make_wheel(tmp_path), "answer = 1\n", here=False)
     assert record.why == "no test was collected (pytest exit status 5)"
 
 
+@pytest.mark.nightly
 def test_a_package_that_does_not_import(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, files={"demo/__init__.py": b"import no_such_thing\n"})
     record = run(tmp_path, wheel, PASSING, here=False)

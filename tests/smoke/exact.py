@@ -1,7 +1,7 @@
 """How far a result may be from the truth, and what makes a test able to see a wrong one."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -13,7 +13,17 @@ from torch import Tensor
 import fusedops
 
 by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+DIFFERENTIABLE = tuple(case for case in CASES if case.differentiable)
+by_differentiable = pytest.mark.parametrize("case", DIFFERENTIABLE, ids=lambda case: case.name)
 by_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).split(".")[1])
+
+
+def by_operator(cases: Sequence[Case] = CASES) -> pytest.MarkDecorator:
+    """Parametrizes slow tests. A push tries the first case of each operator, a wheel every case."""
+    first = {case.op: case for case in reversed(cases)}
+    later = pytest.mark.nightly
+    marked = [pytest.param(case, marks=() if case is first[case.op] else later) for case in cases]
+    return pytest.mark.parametrize("case", marked, ids=[case.name for case in cases])
 
 
 def the_case(name: str) -> Case:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from cases import CASES
 from cases.case import copies, outputs
-from exact import by_case, by_dtype
+from exact import by_case, by_dtype, by_operator
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 
@@ -262,7 +262,7 @@ def test_one_score_a_head_goes_to_the_callers_tensor(anywhere):
     assert torch.equal(out, fusedops.softmax(scores))
 
 
-@by_case
+@by_operator()
 def test_compiled(case, anywhere):
     torch._dynamo.reset()
     args = case.inputs(case.small[-1], torch.float32, anywhere)

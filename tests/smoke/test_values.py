@@ -7,7 +7,15 @@ import torch
 from cases import CASES, PRIVATE
 from cases.bias_act import gelu
 from cases.case import wide
-from exact import assert_close, by_case, by_dtype, fell_back, laid_out_otherwise, poison
+from exact import (
+    assert_close,
+    by_case,
+    by_dtype,
+    by_operator,
+    fell_back,
+    laid_out_otherwise,
+    poison,
+)
 from torch import Tensor
 
 import fusedops
@@ -52,7 +60,7 @@ def test_values_on_a_gpu_that_is_not_the_current_one(case, other_gpu):
         check(case, case.inputs(shape, torch.float32, other_gpu), torch.float32)
 
 
-@by_case
+@by_operator()
 @by_dtype
 def test_strides_and_alignment(case, dtype, anywhere):
     skip_other_dtypes(case, dtype)
