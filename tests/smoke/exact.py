@@ -13,12 +13,21 @@ from torch import Tensor
 import fusedops
 
 by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+by_case_and_dtype = pytest.mark.parametrize(
+    ("case", "dtype"),
+    [
+        pytest.param(case, dtype, id=f"{str(dtype).split('.')[1]}-{case.name}")
+        for dtype in DTYPES
+        for case in CASES
+        if dtype in case.dtypes
+    ],
+)
 by_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).split(".")[1])
 
 
 def the_case(name: str) -> Case:
-    """The case of that name."""
-    return next(case for case in CASES if case.name == name)
+    """The case of that name, or the first of the operator of that name."""
+    return next(case for case in CASES if name in (case.name, case.op))
 
 
 def fell_back() -> bool:
