@@ -24,7 +24,7 @@ from torchwheel.smoke.testing import EnvironmentTorch
 from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel.toolkit import torch_files
 from torchwheel.toolkit.torch_files import TorchFile, torch_file
-from torchwheel_runtime.builder.environment import sysroot
+from torchwheel_runtime.builder.environment import sysroot_flags
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
@@ -185,7 +185,7 @@ def test_the_compilers_of_rocm_take_the_older_system(tmp_path):
     )
     made = tmp_path / "made"
     places = BuildPlaces(tmp_path / "site", made / "toolkit_home", made / "cxx", made / "ninja")
-    make_compilers(plan, places, sysroot(older, platform.machine()).flags)
+    make_compilers(plan, places, sysroot_flags(older, platform.machine()))
 
     def said(name, *arguments):
         command = [made / name, *arguments]
