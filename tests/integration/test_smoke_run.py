@@ -14,7 +14,7 @@ from torchwheel.cli import main
 from torchwheel.smoke import environment, probe
 from torchwheel.smoke.record import Counts, SmokeRecord
 from torchwheel.smoke.results import read_probe
-from torchwheel.smoke.testing import digest_of_tests, read_suite, smoke
+from torchwheel.smoke.testing import Trial, digest_of_tests, read_suite, smoke
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import sha256
@@ -81,16 +81,13 @@ def run(
     (tmp_path / "tree" / "demo" / "__init__.py").write_text("answer = 0\n")
     return smoke(
         wheel,
-        tests=tests,
-        torch=TORCH,
-        requires=REQUIRES,
+        Trial(tests, TORCH, REQUIRES, without_gpu),
         bundled=bundled,
         here=here,
         record=tmp_path / "record.json",
         junit=tmp_path / "junit.xml",
         cache=CACHE,
         progress=Quiet(),
-        without_gpu=without_gpu,
     )
 
 
@@ -255,13 +252,10 @@ def test_no_folder_of_tests(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a folder of smoke tests expected at"):
         smoke(
             make_wheel(tmp_path),
-            tests=tmp_path / "gone",
-            torch=None,
-            requires=[],
+            Trial(tmp_path / "gone"),
             bundled=[],
             here=True,
             record=tmp_path / "r.json",
-            junit=None,
             cache=CACHE,
             progress=Quiet(),
         )
