@@ -23,14 +23,14 @@ from torchwheel.smoke.record import ImportRecord, MachineRecord, TestReport, jud
 from torchwheel.smoke.testing import EnvironmentTorch
 from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel.toolkit import torch_files
+from torchwheel.toolkit.toolkit_home import HEADER_TIME
 from torchwheel.toolkit.torch_files import TorchFile, torch_file
-from torchwheel_runtime.builder.environment import sysroot
+from torchwheel_runtime.builder.environment import sysroot_flags
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.json_files import read_json
 from torchwheel_runtime.toolkit.index import IndexedFile
-from torchwheel_runtime.toolkit.toolkit_home import HEADER_TIME
 from wheelmaker import make_wheel
 
 PLAN = OwnBuildPlan(
@@ -185,7 +185,7 @@ def test_the_compilers_of_rocm_take_the_older_system(tmp_path):
     )
     made = tmp_path / "made"
     places = BuildPlaces(tmp_path / "site", made / "toolkit_home", made / "cxx", made / "ninja")
-    make_compilers(plan, places, sysroot(older, platform.machine()).flags)
+    make_compilers(plan, places, sysroot_flags(older, platform.machine()))
 
     def said(name, *arguments):
         command = [made / name, *arguments]
