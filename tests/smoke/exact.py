@@ -20,15 +20,34 @@ by_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype)
 
 def by_operator(cases: Sequence[Case] = CASES) -> pytest.MarkDecorator:
     """Parametrizes slow tests. A push tries the first case of each operator, a wheel every case."""
-    first = {case.op: case for case in reversed(cases)}
-    later = pytest.mark.nightly
-    marked = [pytest.param(case, marks=() if case is first[case.op] else later) for case in cases]
-    return pytest.mark.parametrize("case", marked, ids=[case.name for case in cases])
+    marked = [pytest.param(case, marks=_of_night(case, cases), id=case.name) for case in cases]
+    return pytest.mark.parametrize("case", marked)
+
+
+def _of_night(case: Case, cases: Sequence[Case]) -> tuple[pytest.MarkDecorator, ...]:
+    first = next(one for one in cases if one.op == case.op)
+    return () if case is first else (pytest.mark.nightly,)
+
+
+def by_case_and_dtype(*, slow: bool = False) -> pytest.MarkDecorator:
+    """Parametrizes over the dtypes of each case; a slow test as `by_operator` does."""
+    marked = [
+        pytest.param(
+            case,
+            dtype,
+            marks=_of_night(case, CASES) if slow else (),
+            id=f"{str(dtype).split('.')[1]}-{case.name}",
+        )
+        for dtype in DTYPES
+        for case in CASES
+        if dtype in case.dtypes
+    ]
+    return pytest.mark.parametrize(("case", "dtype"), marked)
 
 
 def the_case(name: str) -> Case:
-    """The case of that name."""
-    return next(case for case in CASES if case.name == name)
+    """The case of that name, or the first of the operator of that name."""
+    return next(case for case in CASES if name in (case.name, case.op))
 
 
 def fell_back() -> bool:

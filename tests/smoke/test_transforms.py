@@ -199,9 +199,13 @@ def test_vmap_of_what_keeps_a_cache_is_refused(tokens, anywhere):
     assert workspace.tokens == 0
 
 
-def test_what_has_no_gradient_says_so(anywhere):
+def test_int8_weights_have_no_gradient_and_say_so(anywhere):
     weight, scale = fusedops.quantize(torch.randn(24, 8, device=anywhere), 2)
-    with pytest.raises(NotImplementedError, match="int8 weights have no gradient"):
-        grad(lambda x: fusedops.vector_matmul_int8(x, weight, scale).sum())(
-            torch.randn(4, 24, device=anywhere)
-        )
+
+    def loss(x):
+        return fusedops.vector_matmul_int8(x, weight, scale).sum()
+
+    x = torch.randn(4, 24, device=anywhere, requires_grad=True)
+    for backward in (lambda: grad(loss)(x.detach()), lambda: loss(x).backward()):
+        with pytest.raises(NotImplementedError, match="int8 weights have no gradient"):
+            backward()

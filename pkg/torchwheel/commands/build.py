@@ -67,20 +67,17 @@ IMAGES_FOR = option("variant", nargs="*", help="variants they are for (default: 
 def matrix(options: argparse.Namespace) -> int:
     """Print the variants as a table, as JSON or as the plan of a CI."""
     from torchwheel.matrix.load import load
-    from torchwheel.matrix.render import append_github_output, gitlab_text, matrix_text
+    from torchwheel.matrix.render import MatrixPlan, append_github_output, matrix_text
     from torchwheel.matrix.variants import select, with_gpu_runners
 
     loaded = with_gpu_runners(load(options.matrix), options.gpu)
     selection = options.variant or ["all"]
-    variants = select(loaded, selection)
+    plan = MatrixPlan(loaded, select(loaded, selection), options.shards, selection)
     if options.output and options.form != "github":
         raise UsageError("--output goes with --github")
-    if options.form == "gitlab":
-        text = gitlab_text(loaded, variants, selection, options.shards)
-    else:
-        text = matrix_text(loaded, variants, options.form, options.shards)
+    text = matrix_text(plan, options.form)
     if options.output:
-        kernels = matrix_text(loaded, variants, "kernels", options.shards)
+        kernels = matrix_text(plan, "kernels")
         append_github_output({"matrix": text, "kernels": kernels}, options.output)
     print(text, end="")
     return 0
