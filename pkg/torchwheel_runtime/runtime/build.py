@@ -236,6 +236,11 @@ def _downloadable_release(torch: Torch) -> str | None:
         return None
 
 
+def release_to_download(torch: Torch, environ: Mapping[str, str]) -> str | None:
+    """The CUDA release that a build may download and can; None if there is none."""
+    return _downloadable_release(torch) if environ.get(DOWNLOAD_VARIABLE) == "1" else None
+
+
 def download_toolkit(
     torch: Torch, environ: Mapping[str, str], progress: Progress
 ) -> InstalledToolkit | None:
@@ -244,7 +249,7 @@ def download_toolkit(
     Raises:
         TorchwheelError: the download failed.
     """
-    release = _downloadable_release(torch) if environ.get(DOWNLOAD_VARIABLE) == "1" else None
+    release = release_to_download(torch, environ)
     if release is None:
         return None
     from torchwheel_runtime.toolkit.provision import provision_pypi  # noqa: PLC0415 - starts pip

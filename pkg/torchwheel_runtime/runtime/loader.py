@@ -177,10 +177,9 @@ class LoadedExtension:
             library, choose = self.package / LIBRARIES / "front_end", self._choose_parts
         else:
             libraries = prebuilt.find_libraries(self.extension, self.package)
-            library = libraries[0] if libraries else None
             # A module has functions of its own, so it is imported with the package.
-            if prebuilt.module_files(self.extension, self.package):
-                library = None
+            at_once = prebuilt.module_files(self.extension, self.package)
+            library = libraries[0] if libraries and not at_once else None
             choose = functools.partial(self._choose, libraries)
         if library and _has_gpu_support():
             self._set_status(self.operators, way="prebuilt", library=library, refusals=())
