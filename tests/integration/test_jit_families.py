@@ -66,7 +66,7 @@ EVERY = tuple(operator.name for operator in EXTENSION.operators)
 
 @pytest.mark.parametrize(
     "families",
-    [("softmax",), pytest.param(EVERY, marks=pytest.mark.nightly)],
+    [("layout",), pytest.param(EVERY, marks=pytest.mark.nightly)],
     ids=["one", "every"],
 )
 def test_a_family_loads_by_itself_and_nothing_is_read_before_the_wait(

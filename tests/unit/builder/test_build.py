@@ -189,11 +189,10 @@ def test_what_is_named_is_taken(machine):
 def test_an_installed_toolkit_comes_first(machine, monkeypatch):
     asked = []
     monkeypatch.setattr(provision, "locate_system", lambda *_: (Path("/usr/cuda"), "id"))
-    monkeypatch.setattr(provision, "nvcc_release", lambda _: "12.4")
-    monkeypatch.setattr(provision, "agreed_release", lambda *of: asked.append(of))
+    monkeypatch.setattr(provision, "require_cuda", lambda *of: asked.append(of) or "12.4")
     found = complete({environment.ARCH_LIST: "9.0"})
     assert (found[environment.CUDA_HOME], found[environment.TOOLKIT]) == ("/usr/cuda", "12.4")
-    assert asked == [(Path("/usr/cuda"), "12.4")]
+    assert asked == [(Path("/usr/cuda"), None)]
 
 
 def test_a_wrong_cuda_home_is_an_error_and_no_download(machine):
