@@ -1,6 +1,6 @@
 """What a project says of the tag of its wheels, in each form, and the matrix that it gives.
 
-tests/integration/test_adopt_tags.py holds the forms to what setuptools makes of them.
+tests/integration/test_adopt_projects.py holds the forms to what setuptools makes of them.
 """
 
 import pytest
