@@ -5,7 +5,6 @@ That is PEP 740's provenance, or, of our own releases, the bundle beside the whe
 """
 
 import dataclasses
-import json
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -13,44 +12,13 @@ from packaging.version import Version
 
 from torchwheel.evidence.files import ATTESTATION
 from torchwheel.evidence.policy import Signer, judge_signer, wheel_policy
+from torchwheel.evidence.provenance import bundles_of_provenance
 from torchwheel.install.page import OfferedWheel
-from torchwheel_runtime.errors import MalformedError, TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.fetch import Fetch
-from torchwheel_runtime.json_files import parse_json
 from torchwheel_runtime.text import escape
 
-_MOST = 100
 _ACCEPT = "application/vnd.pypi.integrity.v1+json, application/json"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Material:
-    certificate: str
-    transparency_entries: tuple[dict[str, object], ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Envelope:
-    statement: str
-    signature: str
-
-
-@dataclasses.dataclass(frozen=True)
-class _Attestation:
-    verification_material: _Material
-    envelope: _Envelope
-
-
-@dataclasses.dataclass(frozen=True)
-class _Publisher:
-    attestations: tuple[_Attestation, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Published:
-    """PEP 740's provenance, as far as it is read."""
-
-    attestation_bundles: tuple[_Publisher, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,32 +69,6 @@ def find_bundles(candidate: OfferedWheel, folder: Path, fetch: Fetch) -> tuple[P
         path.write_bytes(beside.body)
         return (path,)
     return ()
-
-
-def bundles_of_provenance(content: bytes, where: str) -> str:
-    """The attestations of a PEP 740 provenance as sigstore bundles, one a line."""
-    provenance = parse_json(content, _Published, where, others=True)
-    found = [one for of in provenance.attestation_bundles for one in of.attestations]
-    if not 0 < len(found) <= _MOST:
-        reason = f"expected 1 to {_MOST} attestations, found {len(found)}"
-        raise MalformedError(where, reason)
-    return "".join(f"{json.dumps(_bundle(one))}\n" for one in found)
-
-
-def _bundle(attestation: _Attestation) -> dict[str, object]:
-    material, envelope = attestation.verification_material, attestation.envelope
-    return {
-        "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
-        "verificationMaterial": {
-            "certificate": {"rawBytes": material.certificate},
-            "tlogEntries": list(material.transparency_entries),
-        },
-        "dsseEnvelope": {
-            "payload": envelope.statement,
-            "payloadType": "application/vnd.in-toto+json",
-            "signatures": [{"sig": envelope.signature}],
-        },
-    }
 
 
 def verify_signature(
