@@ -10,8 +10,8 @@ from urllib.parse import urljoin
 
 from packaging.version import Version
 
-from torchwheel.evidence.files import ATTESTATION
-from torchwheel.evidence.policy import Signer, judge_signer, wheel_policy
+from torchwheel.evidence.files import ATTESTATION, judge_attestations
+from torchwheel.evidence.policy import Signer, wheel_policy
 from torchwheel.evidence.provenance import bundles_of_provenance
 from torchwheel.install.page import OfferedWheel
 from torchwheel_runtime.errors import TorchwheelError
@@ -109,23 +109,19 @@ def verify_signature(
 
     read = open_verifier(trust.trusted_root).read
     subject = (path.name, candidate.sha256)
-    signers = [one.signer for bundle in bundles for one in read(bundle) if subject in one.subjects]
-    if not signers:
+    own = [one for bundle in bundles for one in read(bundle) if subject in one.subjects]
+    if not own:
         says = "expected an attestation of this name and hash, found those of others"
         raise _refused(path, says)
     if repository is None:
-        return Signature(True, f"{_who(signers[0])}; --repository makes it a condition")
+        return Signature(True, f"{_who(own[0].signer)}; --repository makes it a condition")
     policy = wheel_policy(
         repository, ISSUER, version, workflow=trust.workflow, self_hosted=trust.self_hosted
     )
-    judged = [
-        ([check.says for check in judge_signer(signer, policy) if not check.ok], signer)
-        for signer in signers
-    ]
-    wrong, signer = min(judged, key=lambda pair: len(pair[0]))
-    if wrong:
+    best, checks = judge_attestations(own, policy)
+    if wrong := [check.says for check in checks if not check.ok]:
         raise _refused(path, "; ".join(wrong))
-    return Signature(True, _who(signer))
+    return Signature(True, _who(best.signer))
 
 
 def _refused(path: Path, says: str) -> TorchwheelError:
