@@ -13,7 +13,7 @@ from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.fetch import Fetcher
 from torchwheel_runtime.toolkit.index import RemoteArchive
 
-SECONDS = 0.2
+SECONDS = 0.1
 """Of each download here."""
 PAUSE = 0.02
 OK = b"HTTP/1.1 200 OK\r\n"

@@ -20,7 +20,6 @@ from torchwheel.install.environment import TargetEnvironment, find_environment
 from torchwheel.install.page import OfferedWheel
 from torchwheel.install.plan import InstallPlan, Ranking, choose, parse_wanted, plan
 from torchwheel_runtime import process
-from torchwheel_runtime.arguments import request_of
 from torchwheel_runtime.console import Progress, Quiet, Terminal
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 from torchwheel_runtime.fetch import Fetcher, ca_bundle, check_address
@@ -66,7 +65,7 @@ def _install(
     program = find_installer(environment, options.installer)
     first = ranking.accepted[0]
     progress.step(f"download {first.candidate.file}")
-    trust = request_of(Trust, options)
+    trust = Trust(options.repository, options.trusted_root, options.workflow, options.self_hosted)
     made = plan(options.index, first, environment, fetch, trust, dependencies=not options.no_deps)
     for download in made.downloads:
         state = "verified" if download.signature.verified else "not signed"
