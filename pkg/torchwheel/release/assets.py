@@ -25,10 +25,10 @@ from torchwheel.evidence.policy import version_of_ref
 from torchwheel.evidence.verify import listed_files
 from torchwheel.index.catalogue import FILE as CATALOGUE
 from torchwheel.index.catalogue import read_catalogue
+from torchwheel.index.client import files_offered
 from torchwheel.release import forge
 from torchwheel.release.folder import PYPI, SUMS, places_of_asset
 from torchwheel.release.forge import Asset, ForgeRelease
-from torchwheel.toolkit.project_page import files_offered
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import sha256
