@@ -80,29 +80,24 @@ def test_the_matrix_has_what_the_project_says(foreign, wheel):
     assert "DEMO_NO_QUESTIONS (setup.py:8)" in (foreign / "matrix.yaml").read_text()
 
 
-def test_its_index_offers_torchwheel_once_a_line_is_no_comment(foreign, wheel):
-    adopt(foreign, wheel)
+def test_the_matrix_resolves_at_once_and_its_comments_are_right(foreign, wheel):
+    assert set(adopt(foreign, wheel).values()) == {"written", "extended"}
+    assert set(adopt(foreign, wheel).values()) == {"unchanged"}
+    # The wheel that it carries is not among the ignored ones.
+    assert (foreign / ".torchwheel" / ".gitignore").read_text().endswith("!*.whl\n")
+    assert (foreign / ".gitignore").read_text().startswith(FILES[".gitignore"])
     file = foreign / "matrix.yaml"
-    file.write_text(file.read_text().replace("  # bundled: ", "  bundled: "))
-    assert load(file).project.bundled == (f".torchwheel/{wheel.name}",)
-
-
-def test_it_is_built_twice_only_if_the_matrix_says_so(foreign, wheel):
-    """Workflows ask for it everywhere; a foreign build seldom gives equal bytes."""
-    adopt(foreign, wheel)
-    file = foreign / "matrix.yaml"
-    assert not can_build_twice(load(file))
-    file.write_text(file.read_text() + "\ngates: {reproducible: true}\n")
-    assert can_build_twice(load(file))
-
-
-def test_the_matrix_resolves_at_once(foreign, wheel):
-    adopt(foreign, wheel)
-    matrix = load(foreign / "matrix.yaml")
+    matrix = load(file)
     (first,) = select(matrix, ["default"])
     assert first.id.startswith("cu130-torch")
     assert len(select(matrix, ["release"])) == 8
     assert select(matrix, ["pull-request"]) == select(matrix, ["default"])
+    # Workflows ask for it everywhere; a foreign build seldom gives equal bytes.
+    assert not can_build_twice(matrix)
+    text = file.read_text().replace("  # bundled: ", "  bundled: ")
+    file.write_text(text + "\ngates: {reproducible: true}\n")
+    assert can_build_twice(load(file))
+    assert load(file).project.bundled == (f".torchwheel/{wheel.name}",)
 
 
 @pytest.mark.parametrize(
@@ -122,53 +117,6 @@ def test_what_another_setup_script_gives(tmp_path, old, new, key, value):
     assert matrix["build"][key] == (["packaging"] if value is None else value)
 
 
-def test_archs_under_a_condition_are_all_taken_and_a_person_is_asked(tmp_path):
-    later = SETUP.replace('>= Version("12.8")', '>= Version("13.2")')
-    folder = write_foreign_project(tmp_path / "foreign", setup=later)
-    text, matrix = matrix_of(folder)
-    # CUDA 13.0 has no 6.0, whatever the condition says.
-    assert matrix["toolkits"]["cu130"]["archs"] == ["8.0", "12.0+PTX"]
-    asked = (
-        "#   TODO setup.py:13: archs are under a condition, also 15; remove those that it leaves"
-    )
-    assert f"\n{asked} out\n" in text
-
-
-def test_abi3_is_one_wheel_for_every_python(tmp_path):
-    api = SETUP.replace(
-        "cmdclass=", "options={'bdist_wheel': {'py_limited_api': 'cp311'}}, cmdclass="
-    )
-    folder = write_foreign_project(tmp_path / "foreign", setup=api)
-    matrix = parse(matrix_of(folder)[0], "matrix.yaml")
-    assert {variant.id.rpartition("-")[2] for variant in select(matrix, ["release"])} == {"abi3"}
-
-
-def test_without_an_arch_of_its_own_the_environment_decides(tmp_path):
-    text = "\n".join(line for line in SETUP.splitlines() if "-gencode" not in line)
-    text = text.replace("if torch", "flags = []\nif 0: pass\nif torch").replace(
-        ":\nif 0", ": pass\nif 0"
-    )
-    text = "\n".join(
-        one + " pass" if one.startswith("if torch") else one for one in text.splitlines()
-    )
-    folder = write_foreign_project(tmp_path / "foreign", setup=text)
-    _, matrix = matrix_of(folder)
-    assert matrix["build"]["archs_by"] == "environment"
-    assert "9.0" in matrix["toolkits"]["cu130"]["archs"]
-
-
-def test_a_setup_script_that_sets_the_arch_list_has_it_replaced(tmp_path):
-    lines = [line for line in SETUP.splitlines() if "arch=" not in line and "Version(" not in line]
-    text = "\n".join(lines).replace('nvcc": flags', 'nvcc": []')
-    text = text.replace(
-        "FORCE_BUILD = ", 'os.environ["TORCH_CUDA_ARCH_LIST"] = "8.0"\nFORCE_BUILD = '
-    )
-    folder = write_foreign_project(tmp_path / "foreign", setup=text)
-    project = read_project(folder)
-    assert matrix_of(folder)[1]["build"]["archs_by"] == "replaced"
-    assert "hard-coded: none; the project sets them" in report(project, folder, [])
-
-
 @pytest.fixture
 def cmake(tmp_path):
     """A project that scikit-build-core and CMake build."""
@@ -183,6 +131,7 @@ def test_a_project_of_cmake_is_built_as_a_whole(cmake):
     assert matrix.own_build.archs_by == "environment"
     assert "shards" not in text
     assert "CMake            compiles it, for the archs of CUDAARCHS" in report(project, cmake, [])
+    assert "9.0" in [str(arch) for arch in matrix.toolkits["cu130"].archs]
 
 
 @pytest.mark.parametrize(
@@ -203,6 +152,8 @@ def test_archs_that_cmake_files_set_are_replaced(cmake, line, found):
     assert matrix.own_build.archs_by == ("replaced" if found else "environment")
     says = f"CMakeLists.txt:1: sets {found}; nvcc gets the matrix's archs instead"
     assert (says in project.todo) == bool(found)
+    decides = "the project sets them" if found else "TORCH_CUDA_ARCH_LIST decides"
+    assert f"hard-coded: none; {decides}" in report(project, cmake, [])
 
 
 def test_nothing_of_the_author_is_overwritten(foreign, wheel):
@@ -317,17 +268,6 @@ def ends_in_time(seconds=10):
     finally:
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
-
-
-def test_a_second_time_there_is_nothing_to_do(foreign, wheel):
-    assert set(adopt(foreign, wheel).values()) == {"written", "extended"}
-    assert set(adopt(foreign, wheel).values()) == {"unchanged"}
-
-
-def test_ignored_wheels_do_not_hide_the_carried_one(foreign, wheel):
-    adopt(foreign, wheel)
-    assert (foreign / ".torchwheel" / ".gitignore").read_text().endswith("!*.whl\n")
-    assert (foreign / ".gitignore").read_text().startswith(FILES[".gitignore"])
 
 
 def test_a_new_project_gets_the_same_files(foreign, wheel, tmp_path):
