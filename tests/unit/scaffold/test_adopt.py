@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreign_project import FILES, SETUP, write_foreign_project
+from foreign_project import FILES, SETUP, write_foreign_project, write_tagged_project
 from linkmaker import LEAVING, plant
 from torchwheel.cli import main
 from torchwheel.matrix.load import load, parse
@@ -60,24 +60,56 @@ def containers_of_new():
     return yaml.safe_load(section)["containers"]
 
 
-def test_the_matrix_has_what_the_project_says(foreign, wheel):
-    adopt(foreign, wheel)
-    matrix = yaml.safe_load((foreign / "matrix.yaml").read_text())
-    assert matrix["project"] == {"name": "foreign-demo", "source": "."}
-    assert matrix["abis"] == {"ordinary": {}}
-    assert matrix["build"] == {
-        "requires": ["ninja", "packaging"],
-        "environment": {"DEMO_FORCE_BUILD": "TRUE"},
-        "imports": ["foreign_demo"],
-        "tests": "tests",
-        "archs_by": "replaced",
-    }
-    assert matrix["toolkits"]["cu130"]["archs"] == ["8.0", "12.0+PTX"]
+def asking(folder):
+    """The foreign project, with all that a person is asked about."""
+    text = SETUP.replace("import torch\n", "import torch, odd\n").replace(
+        "flags =", "HAS_GPU = torch.cuda.is_available()\nflags ="
+    )
+    text = text.replace('["torch>=2.6", "einops"]', "requirements()")
+    text = text.replace('", "FALSE") == "TRUE"', '", NO) == "TRUE"')
+    return write_foreign_project(folder, setup=text)
+
+
+def by_cmake(folder):
+    """A project that scikit-build-core and CMake build."""
+    return Path(shutil.copytree(ROOT / "tests" / "integration" / "cmake", folder))
+
+
+def asking_by_cmake(folder):
+    file = by_cmake(folder) / "CMakeLists.txt"
+    file.write_text(
+        "if(DEFINED ENV{FORCE_CUDA} OR $ENV{DEMO_DEBUG})  # $ENV{NOT_READ}\n"
+        f"execute_process(COMMAND nvidia-smi)\nendif()\n{file.read_text()}"
+    )
+    return folder
+
+
+def tagged(folder):
+    folder.mkdir()
+    write_tagged_project(folder, "setup.cfg")
+    return folder
+
+
+PROJECTS = {
+    "foreign": write_foreign_project,
+    "asking": asking,
+    "cmake": by_cmake,
+    "asking-cmake": asking_by_cmake,
+    "tagged": tagged,
+}
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_the_report_and_the_matrix_of_a_project(golden, tmp_path, name):
+    """What was read, and what a person must do: a line of both for each."""
+    folder = PROJECTS[name](tmp_path / name)
+    project = read_project(folder)
+    text, matrix = matrix_of(folder)
+    golden(f"{name}.txt", f"{report(project, folder, [])}\n\n{text}")
+    for line in project.todo:
+        assert f"#   TODO {line}" in text.splitlines()
     # Last year's tag builds with last year's packages.
     assert matrix["containers"] == containers_of_new()
-    assert matrix["smoke"] == {"requires": ["pytest", "einops", "numpy"]}
-    assert all("3.10" not in one["pythons"] for one in matrix["torch"].values())
-    assert "DEMO_NO_QUESTIONS (setup.py:8)" in (foreign / "matrix.yaml").read_text()
 
 
 def test_the_matrix_resolves_at_once_and_its_comments_are_right(foreign, wheel):
@@ -119,19 +151,7 @@ def test_what_another_setup_script_gives(tmp_path, old, new, key, value):
 
 @pytest.fixture
 def cmake(tmp_path):
-    """A project that scikit-build-core and CMake build."""
-    return Path(shutil.copytree(ROOT / "tests" / "integration" / "cmake", tmp_path / "cmake"))
-
-
-def test_a_project_of_cmake_is_built_as_a_whole(cmake):
-    project = read_project(cmake)
-    text, _ = matrix_of(cmake)
-    matrix = parse(text, "matrix.yaml")
-    assert (project.cmake, project.cuda, project.imports) == (True, True, ("halved",))
-    assert matrix.own_build.archs_by == "environment"
-    assert "shards" not in text
-    assert "CMake            compiles it, for the archs of CUDAARCHS" in report(project, cmake, [])
-    assert "9.0" in [str(arch) for arch in matrix.toolkits["cu130"].archs]
+    return by_cmake(tmp_path / "cmake")
 
 
 @pytest.mark.parametrize(
@@ -282,40 +302,6 @@ def test_a_new_project_gets_the_same_files(foreign, wheel, tmp_path):
         assert ours.replace('["wheels"]', '["matrix"]') == theirs
 
 
-def test_the_report_and_the_matrix_say_what_was_read_and_what_a_person_must_do(foreign):
-    text = SETUP.replace("import torch\n", "import torch, odd\n").replace(
-        "flags =", "HAS_GPU = torch.cuda.is_available()\nflags ="
-    )
-    text = text.replace('["torch>=2.6", "einops"]', "requirements()")
-    (foreign / "setup.py").write_text(text.replace('", "FALSE") == "TRUE"', '", NO) == "TRUE"'))
-    project = read_project(foreign)
-    says = report(project, foreign, []).splitlines()
-    for line in (
-        "extensions       foreign_demo._C",
-        "archs            hard-coded: 8.0 12.0+PTX 6.0",
-        "build variables  DEMO_FORCE_BUILD=1 (setup.py:7)",
-        "other variables  DEMO_NO_QUESTIONS (setup.py:8)",
-        "GPU questions    torch.cuda.is_available (setup.py:11)",
-    ):
-        assert line in says
-    todo = (
-        "setup.py:7: DEMO_FORCE_BUILD is set to 1; check that this turns it on",
-        "setup.py:11: asks torch.cuda.is_available, and builds have no GPU; set in "
-        "build.environment what makes it compile anyway",
-        "setup.py:14: archs are under a condition, also 16; remove those that it leaves out",
-        # The name of a module is no proof of a distribution's: nobody is told to install it.
-        "setup.py imports odd: add its distribution to build.requires",
-        "setup.py:22: install_requires of setup() is made by code; keep the minors of torch that "
-        "it wants below `torch`",
-    )
-    matrix = matrix_text(project, ".", "torchwheel-1-py3-none-any.whl").splitlines()
-    for line in todo:
-        assert f"{'TODO':<16} {line}" in says
-        assert f"#   TODO {line}" in matrix
-    assert set(todo) == set(project.todo)
-    assert "odd" not in project.build_requires
-
-
 CONFIG = """\
 [metadata]
 name = from-config
@@ -370,21 +356,6 @@ def test_metadata_that_code_makes_is_a_todo(tmp_path):
         "it wants below `torch`",
         "no package was found: fill in build.imports",
     )
-
-
-def test_what_cmake_asks_is_said(cmake):
-    file = cmake / "CMakeLists.txt"
-    file.write_text(
-        "if(DEFINED ENV{FORCE_CUDA} OR $ENV{DEMO_DEBUG})  # $ENV{NOT_READ}\n"
-        f"execute_process(COMMAND nvidia-smi)\nendif()\n{file.read_text()}"
-    )
-    project = read_project(cmake)
-    assert [*map(str, project.script.variables)] == [
-        *("FORCE_CUDA (CMakeLists.txt:1)", "DEMO_DEBUG (CMakeLists.txt:1)"),
-    ]
-    says = report(project, cmake, [])
-    assert "GPU questions    nvidia-smi (CMakeLists.txt:2)\n" in says
-    assert "TODO             CMakeLists.txt:1: FORCE_CUDA is set to 1; check that" in says
 
 
 @pytest.mark.parametrize(
