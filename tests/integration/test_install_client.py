@@ -122,6 +122,14 @@ def test_the_wheel_for_the_torch_that_is_there(
     assert f"takes      demo-1.0.0+{local}-{OWN}-{OWN}-" in done.stdout
     assert f"installed by {'pip' if pip else 'uv'}: demo-1.0.0+{local}" in done.stderr
     assert versions(python) == {"demo": f"1.0.0+{local}", "helper": "1.2", "torch": torch}
+    frozen = subprocess.run(
+        [shutil.which("uv"), "pip", "freeze", "--python", python],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"demo @ {address}/files/demo-1.0.0" in frozen.stdout
+    assert f"helper @ {address}/files/helper-1.2-py3-none-any.whl" in frozen.stdout
 
 
 @pytest.mark.parametrize("pip", [True, False])

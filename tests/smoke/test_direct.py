@@ -21,7 +21,7 @@ def module(gpu):
     fusedops.bias_gelu(torch.ones(4, 8, device=gpu), torch.ones(8, device=gpu))
 
 
-@by_case_and_dtype
+@by_case_and_dtype()
 def test_a_direct_call_gives_the_dispatchers_bits(case, dtype, gpu):
     direct = direct_call(case.op)
     if direct is None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from cases import CASES
 from cases.case import copies, outputs
-from exact import by_case, by_case_and_dtype, by_dtype, the_case
+from exact import by_case, by_case_and_dtype, by_dtype, by_operator, the_case
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 
@@ -34,7 +34,7 @@ def out_of(outs):
     return outs if len(outs) > 1 else outs[0]
 
 
-@by_case_and_dtype
+@by_case_and_dtype()
 def test_results_go_to_the_callers_tensors(case, dtype, anywhere):
     for shape in (*case.small, *case.empty[:1]):
         args = case.inputs(shape, dtype, anywhere)
@@ -259,7 +259,7 @@ def test_one_score_a_head_goes_to_the_callers_tensor(anywhere):
     assert torch.equal(out, fusedops.softmax(scores))
 
 
-@by_case
+@by_operator()
 def test_compiled(case, anywhere):
     torch._dynamo.reset()
     args = case.inputs(case.small[-1], torch.float32, anywhere)
@@ -285,7 +285,7 @@ def inside(tensor, memory):
     return begin <= at and at + tensor.nbytes <= begin + memory.nbytes
 
 
-@by_case_and_dtype
+@by_case_and_dtype()
 def test_results_go_to_the_workspace(case, dtype, anywhere):
     workspace = make_workspace(anywhere)
     args = case.inputs(case.small[-1], dtype, anywhere)

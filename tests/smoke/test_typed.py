@@ -24,7 +24,7 @@ def typed(case, dtype):
     return lambda *args, **more: function(*args, **case.keywords, **more)
 
 
-@by_case_and_dtype
+@by_case_and_dtype()
 def test_an_entry_point_gives_its_operators_bits(case, dtype, gpu):
     args = case.inputs(case.strided, dtype, gpu)
     strided = args[0].transpose(0, -1).contiguous().transpose(0, -1)
@@ -89,7 +89,7 @@ def test_entry_points_over_dlpack_have_the_operators_signatures():
     assert found >= 4 * 15  # all operators but products of matrices
 
 
-@by_case_and_dtype
+@by_case_and_dtype()
 def test_results_go_to_the_callers_tensors(case, dtype, gpu):
     if writes(case.op):
         pytest.skip(f"{case.op} writes to its arguments")

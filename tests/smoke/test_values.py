@@ -33,13 +33,13 @@ def test_every_public_operator_has_a_case():
     assert {op.name for op in OPS if not op.public} == set(PRIVATE)
 
 
-@by_case_and_dtype
+@by_case_and_dtype()
 def test_values_on_the_cpu(case, dtype):
     for shape in (*case.empty, *case.small):
         check(case, case.inputs(shape, dtype, torch.device("cpu")), dtype)
 
 
-@by_case_and_dtype
+@by_case_and_dtype()
 def test_values_on_the_gpu(case, dtype, gpu):
     for shape in (*case.empty, *case.small, *case.large):
         check(case, case.inputs(shape, dtype, gpu), dtype)
@@ -51,7 +51,7 @@ def test_values_on_a_gpu_that_is_not_the_current_one(case, other_gpu):
         check(case, case.inputs(shape, torch.float32, other_gpu), torch.float32)
 
 
-@by_case_and_dtype
+@by_case_and_dtype(slow=True)
 def test_strides_and_alignment(case, dtype, anywhere):
     args = case.inputs(case.strided, dtype, anywhere)
     for at, arg in enumerate(args):
