@@ -16,14 +16,14 @@ from torchwheel.pipeline.repair import pack, stamp
 from torchwheel.sdist.request import LOCK, LOG, hold_build_folder
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.testing import import_torch
-from torchwheel_runtime.claims import Claims
-from torchwheel_runtime.errors import TorchwheelError
-from torchwheel_runtime.inspect.elf import read_library
-from torchwheel_runtime.toolkit.toolkit_home import (
+from torchwheel.toolkit.toolkit_home import (
     DRIVER_STUB,
     assemble_cuda_home,
     assemble_rocm_home,
 )
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect.elf import read_library
 
 CXX = Path("/usr/bin/g++")
 CUDA_H = """\
@@ -174,6 +174,13 @@ def test_a_compilers_line_is_a_step(line, says):
         (
             ["a.cpp:3:1: error: x was not declared", "error: command '/usr/bin/gcc' failed"],
             "a.cpp:3:1: error: x was not declared",
+        ),
+        (
+            [
+                "a.c:1:2: error: x",
+                "error: Command '['gcc', '-c', 'a.c']' returned non-zero exit status 1.",
+            ],
+            "a.c:1:2: error: x",
         ),
         (
             ["/p/a.cu(12): error: no y", "RuntimeError: Error compiling objects for extension"],
