@@ -1,6 +1,7 @@
 """What a user installs: fusedops and the torchwheel it needs, from the index by a real pip."""
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
