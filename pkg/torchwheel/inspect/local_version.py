@@ -12,22 +12,23 @@ from packaging.version import Version
 
 from torchwheel_runtime.arch.releases import torch_releases
 
-# Versions in lower case; `.` is the only separator that is left in them. A word may follow the
-# digits and letters of a commit.
-_START = r"(?<![g-z])"
+# Versions in lower case; `.` is the only separator that is left in them. A short word may follow
+# the digits and letters of a commit, and no other letter.
+_PT = r"(?<![g-z])py?t"
 _FORMS = (
     # flash-attention: cu12torch2.6cxx11abiFALSE; MiroPsota's detectron2: 18f6958pt2.6.0cu124;
     # SageAttention: cu128torch2.9.0andHigher
-    r"(?:py)?(?:torch|pt)(?P<major>\d)\.(?P<minor>\d{1,2})(?!\d)(?:\.\d{1,2}(?!\d))?\.?(?P<later>andhigher)?",
+    rf"(?:torch|{_PT})(?P<major>\d)\.(?P<minor>\d{{1,2}})(?!\d)"
+    r"(?:\.\d{1,2}(?!\d))?\.?(?P<later>andhigher)?",
     # NATTEN: torch260cu126 is 2.6.0, torch210cu121 is 2.1.0, torch2100cu128 is 2.10.0;
     # PyTorch3D: pyt240
-    r"(?:torch|pyt)(?P<major>\d)(?P<minor>\d\d?)(?P<patch>\d)(?!\d)",
+    r"(?:torch|(?<![g-z])pyt)(?P<major>\d)(?P<minor>\d\d?)(?P<patch>\d)(?!\d)",
     # PyG: pt26cu124, pt210cu128; torchsparse: torch20cu118
-    r"(?:torch|pt)(?P<major>\d)(?P<minor>\d\d?)(?!\d)",
+    rf"(?:torch|{_PT})(?P<major>\d)(?P<minor>\d\d?)(?!\d)",
 )
 """The forms of a torch release, tried in this order; with `later`, later releases serve too."""
-_TORCH = tuple(re.compile(_START + form, re.ASCII) for form in _FORMS)
-_ABOUT_TORCH = re.compile(_START + r"(?:(?:py)?torch|py?t(?=\d))[a-z0-9]*(?:\.\d+)*", re.ASCII)
+_TORCH = tuple(re.compile(form, re.ASCII) for form in _FORMS)
+_ABOUT_TORCH = re.compile(rf"(?:torch|{_PT}(?=\d))[a-z0-9]*(?:\.\d+)*", re.ASCII)
 _CUDA = re.compile(r"(?<![a-z])cu(?:da)?(\d{2,3})(?:\.(\d))?(?!\d)", re.ASCII)
 _ROCM = re.compile(r"(?<![a-z])rocm(\d{1,3})(?:\.(\d{1,2}))?(?!\d)", re.ASCII)
 _OTHERS = re.compile(r"(?<![a-z])(xpu|npu|musa|mlu|gcu|hpu|maca|dcu|mps|metal|vulkan|xla|tpu)")
@@ -48,7 +49,7 @@ class LocalVersion:
     Attributes:
         torch: the minor release, e.g. "2.6".
         or_later: whether later ones serve, too.
-        unread: a word about torch that no form fits: the wheel is for some torch, nobody knows which.
+        unread: a word about torch that no form fits: nobody knows which torch the wheel is for.
         cuda: the release, e.g. "12.4"; "12" where no more is said.
         rocm: the release, as that of CUDA.
         other: a backend that torchwheel does not know, e.g. "xpu".
