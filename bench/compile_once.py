@@ -27,7 +27,7 @@ from torchwheel.matrix.kernel_builds import compiled_variants, select_kernels
 from torchwheel.matrix.load import load
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import Variant, select
-from torchwheel.pipeline.executors import executor_of
+from torchwheel.pipeline.executors import compiler_of
 from torchwheel.pipeline.in_container import read_usage
 from torchwheel.pipeline.inputs import Clock, Run
 from torchwheel.pipeline.kernel_artifacts import (
@@ -82,7 +82,7 @@ def row(name: str, run: Run, variants: Sequence[Variant]) -> dict[str, Any]:
 def build(run: Run, variant: Variant, name: str) -> tuple[dict[str, Any], str]:
     """Build a variant in its container, without tests; its row and the hash of its wheel."""
     with tempfile.TemporaryDirectory() as out:
-        executor = executor_of(run, variant)
+        executor = compiler_of(run, variant)
         built = executor.build(Path(out).resolve(), Clock(), tests=False)
         return row(name, run, [variant]), sha256(built.wheel)
 
@@ -105,7 +105,7 @@ def measure(toolkit: str, archs: Sequence[str]) -> dict[str, Any]:
             variants = compiled_variants(matrix, kernels)
             objects = compile_objects(run, variants, Shard(), folder)
             inputs = kernel_inputs(
-                kernels, matrix.project.name, run.source, executor_of(run, alone).compiler
+                kernels, matrix.project.name, run.source, compiler_of(run, alone).compiler
             )
             write_manifest(folder, Manifest(inputs, str(Shard()), False, tuple(objects)))
             rows = [row(f"kernels of {toolkit}", run, variants)]

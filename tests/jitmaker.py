@@ -15,27 +15,26 @@ from pathlib import Path
 
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.jit import lookup, make
-from torchwheel_runtime.jit.key import BuildFacts, CacheKey
-from torchwheel_runtime.jit.make import LibraryRequest, SourceFiles
-
-FACTS = BuildFacts(
-    name="ext.scale",
-    archs=("9.0",),
-    toolkit="CUDA 13.0.88, gcc 12.2.0",
-    torch="2.13.0+cu130 stable",
-    commands=(("nvcc", "-c", "\0source\0/scale.cu"),),
-)
+from torchwheel_runtime.jit.key import CacheKey, LibraryRequest
 
 
 def wanted(text: str = "one", name: str = "ext.scale") -> LibraryRequest:
     """A library of one source file."""
-    facts = BuildFacts(name, FACTS.archs, FACTS.toolkit, FACTS.torch, FACTS.commands)
-    return LibraryRequest(facts, SourceFiles(Path("/project"), {"scale.cu": text.encode()}))
+    return LibraryRequest(
+        name=name,
+        archs=("9.0",),
+        toolkit="CUDA 13.0.88, gcc 12.2.0",
+        torch="2.13.0+cu130 stable",
+        commands=(("nvcc", "-c", "\0source\0/scale.cu"),),
+        own_sources="",
+        source=Path("/project"),
+        files={"scale.cu": text.encode()},
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class CachedLibrary:
-    """The result of a lookup, with the library's path in place of the open library."""
+    """The result of a lookup: the library's path, and what was said."""
 
     library: Path | None = None
     problem: str | None = None
@@ -43,8 +42,9 @@ class CachedLibrary:
 
 def find_library(folder: Path, key: CacheKey) -> CachedLibrary:
     """Look up a library."""
-    found = lookup.find_library(folder, key)
-    return CachedLibrary(found.library and found.library.path, found.problem)
+    said: list[str] = []
+    found = lookup.find_library(folder, key, said.append)
+    return CachedLibrary(found and found.path, *said)
 
 
 def make_library(folder: Path, request: LibraryRequest, build, progress) -> Path:
@@ -77,10 +77,10 @@ class Builds:
         self.size = size
         self.count = 0
 
-    def __call__(self, work):
+    def __call__(self, source, output):
         self.count += 1
-        built = work.folder / "ext_scale.so"
-        built.write_bytes(library_of((work.source / "scale.cu").read_text(), self.size))
+        built = output / "ext_scale.so"
+        built.write_bytes(library_of((source / "scale.cu").read_text(), self.size))
         return built
 
 
@@ -130,12 +130,12 @@ class Aloud:
 
 
 def _process(folder: Path, text: str, size: int, seconds: float) -> None:
-    def build(work):
+    def build(source, output):
         print("building", flush=True)
         with contextlib.suppress(OSError), (folder.parent / "builds").open("a") as log:
             log.write(f"{os.getpid()}\n")
-        built = work.folder / "ext_scale.so"
-        data = library_of((work.source / "scale.cu").read_text(), size)
+        built = output / "ext_scale.so"
+        data = library_of((source / "scale.cu").read_text(), size)
         # Slowly, so that a kill finds it half-written.
         with built.open("wb") as file:
             for part in range(10):
@@ -143,7 +143,7 @@ def _process(folder: Path, text: str, size: int, seconds: float) -> None:
                 file.flush()
                 time.sleep(seconds / 10)
         if text.startswith("fails"):
-            raise TorchwheelError(f"{work.source}/scale.cu(1): error: {text}")
+            raise TorchwheelError(f"{source}/scale.cu(1): error: {text}")
         print("built", flush=True)
         return built
 

@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-import inspect
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -99,20 +98,27 @@ def command_parser(name: str, help_: str, options: Sequence[Declare]) -> argpars
 def request_of(
     kind: Callable[..., _Request],
     options: argparse.Namespace,
+    *read: str,
     **others: Any,  # noqa: ANN401 - any field
 ) -> _Request:
     """The request of a command: a dataclass whose fields are the options of the same names.
 
-    Lists become tuples. `others` are fields that are no option, or are read further.
+    Lists become tuples. `read` names the options that are no fields, as the command reads them
+    itself; `others` are fields that it makes, of an option of that name or of something else.
+
+    Raises:
+        TypeError: an option is neither a field nor read by the command: nothing would obey it.
     """
     fields = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in vars(options).items()
-        if name in inspect.signature(kind).parameters
+        if name not in (*_OF_ALL, *read)
     }
     return kind(**{**fields, **others})
 
 
+_OF_ALL = ("command", "debug")
+"""What the result of a parse has for every command."""
 _MOST = 10**6
 _LAST_PORT = 65535
 

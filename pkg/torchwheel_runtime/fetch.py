@@ -1,20 +1,31 @@
-"""Fetches pages and files of an index: bounded, from https, http on loopback, or file://."""
+"""Fetches pages and files of an index: bounded, from https, http on loopback, or file://.
 
+Each answer has a deadline that no server can put off. A server may send a byte a second: of the
+status line, of a header, of the body. The timeout of a socket begins anew with each of them, and
+http.client reads whole lines. So the deadline is held at each read of the socket, below
+http.client.
+"""
+
+import contextlib
 import dataclasses
+import errno
+import functools
 import hashlib
 import http.client
+import io
 import ipaddress
 import os
+import socket
+import ssl
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
-from email.message import Message
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol, cast
 from urllib.parse import unquote, urljoin, urlsplit
 
 from torchwheel_runtime import __version__
-from torchwheel_runtime.download import Redirects, blocks_of, open_url, trusting
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import explain_full_disk
 from torchwheel_runtime.json_files import MAX_BYTES
@@ -24,6 +35,13 @@ from torchwheel_runtime.text import hide_users, quote, shorten_line, size_text
 
 MOST_OF_FILE = 8 << 30
 """Bytes of a wheel; the greatest of torch itself have 3 GB."""
+SILENCE = 30.0
+"""Seconds that a server may be silent."""
+SECONDS = 120.0
+"""Seconds of an answer, from the look-up of the name on, with redirects and headers …"""
+BYTES_A_SECOND = 64 << 10
+"""… and one second more for each so many bytes that were received."""
+_BLOCK = 1 << 20
 _REDIRECTS = 5
 _AGENT = f"torchwheel/{__version__}"
 
@@ -105,34 +123,75 @@ def _shown(url: str) -> str:
     return quote(shorten_line(hide_users(url)))[1:-1]
 
 
-class _Redirects(Redirects):
+def open_url(
+    request: urllib.request.Request,
+    context: ssl.SSLContext,
+    redirects: urllib.request.HTTPRedirectHandler | None = None,
+) -> http.client.HTTPResponse:
+    """Open an address of http, https or file; close the answer.
+
+    Args:
+        request: the address and what is asked of it.
+        context: says which certificates are trusted.
+        redirects: decides where a server may lead; by default to http and https.
+
+    Raises:
+        OSError: there is no answer, or none in time; the same holds for what reads the answer.
+        http.client.HTTPException: it is no HTTP.
+    """
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.UnknownHandler(),
+        urllib.request.FileHandler(),
+        _Connections(_Deadline(SECONDS), context),
+        redirects or _Redirects(),
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPErrorProcessor(),
+    ):
+        opener.add_handler(handler)
+    return cast("http.client.HTTPResponse", opener.open(request, timeout=SILENCE))
+
+
+def blocks_of(answer: IO[bytes] | http.client.HTTPResponse, most: int) -> Iterator[bytes]:
+    """The bytes of an answer, block by block, and one byte more than `most` if it has more."""
+    while most >= 0 and (block := answer.read(min(_BLOCK, most + 1))):
+        most -= len(block)
+        yield block
+    # A read of so many bytes takes a line that was cut for the end.
+    if most >= 0 and (missing := getattr(answer, "length", None)):
+        raise http.client.IncompleteRead(b"", missing)
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects without their bodies, which the base reads whole: one may never end."""
+
+    def redirect_request(self, req: Any, fp: Any, *rest: Any) -> urllib.request.Request | None:  # noqa: ANN401 - the base's
+        """Let the base find no body, then do as it does."""
+        fp.read = bytes
+        return super().redirect_request(req, fp, *rest)
+
+
+class _CheckedRedirects(_Redirects):
     """Follows few redirects, each to an address that the page before may lead to."""
 
     max_redirections = _REDIRECTS
 
-    def redirect_request(
-        self,
-        req: urllib.request.Request,
-        fp: IO[bytes],
-        code: int,
-        msg: str,
-        headers: http.client.HTTPMessage | Message,
-        newurl: str,
-    ) -> urllib.request.Request | None:
+    def redirect_request(self, req: Any, *rest: Any) -> urllib.request.Request | None:  # noqa: ANN401 - the base's
         """Check the address, then do as the base does."""
-        check_address(newurl, req.full_url)
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
+        check_address(rest[-1], req.full_url)
+        return super().redirect_request(req, *rest)
 
 
 class Fetcher:
     """Fetches over the network and from files."""
 
     def __init__(self) -> None:
-        self._context = trusting(ca_bundle())
+        self._context = ssl.create_default_context(cafile=ca_bundle())
 
     def open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
         """Open a request to an address that was checked."""
-        return open_url(request, self._context, _Redirects())
+        return open_url(request, self._context, _CheckedRedirects())
 
     def page(self, url: str, accept: str) -> Answer | None:
         """A page; None if there is none.
@@ -143,18 +202,16 @@ class Fetcher:
         check_address(url)
         if _scheme(url) == "file":
             return _page_of_folder(url)
-        try:
-            with self._open(url, accept) as answer:
-                body = b"".join(_bounded(answer, url, MAX_BYTES))
-                kind = answer.headers.get_content_type()
-                return Answer(answer.geturl(), kind, body)
-        except urllib.error.HTTPError as error:
-            with error:
-                if error.code in (404, 410):
-                    return None
-                raise _failed(url, f"status {error.code}") from None
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise _failed(url, _reason(error)) from None
+        with _explained(url):
+            try:
+                with self._open(url, accept) as answer:
+                    body = b"".join(_bounded(answer, url, MAX_BYTES))
+                    return Answer(answer.geturl(), answer.headers.get_content_type(), body)
+            except urllib.error.HTTPError as error:
+                if error.code not in (404, 410):
+                    raise
+                error.close()
+                return None
 
     def file(self, url: str, target: Path, sha256: str, size: int | None) -> None:
         """Write a file to `target`, a new file in a folder of ours.
@@ -177,20 +234,15 @@ class Fetcher:
         """
         check_address(url)
         digest = hashlib.sha256()
-        try:
-            with (
-                explain_full_disk(target.parent),
-                self._source(url) as source,
-                target.open("wb") as file,
-            ):
-                for block in _bounded(source, url, most):
-                    digest.update(block)
-                    file.write(block)
-        except urllib.error.HTTPError as error:
-            with error:
-                raise _failed(url, f"status {error.code}") from None
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise _failed(url, _reason(error)) from None
+        with (
+            _explained(url),
+            explain_full_disk(target.parent),
+            self._source(url) as source,
+            target.open("wb") as file,
+        ):
+            for block in _bounded(source, url, most):
+                digest.update(block)
+                file.write(block)
         return digest.hexdigest()
 
     def _source(self, url: str) -> IO[bytes] | http.client.HTTPResponse:
@@ -245,8 +297,19 @@ def _page_of_folder(url: str) -> Answer | None:
     return None
 
 
-def _failed(url: str, found: str) -> TorchwheelError:
-    return TorchwheelError(f"{_shown(url)}: expected an answer, found {found}; try again later")
+@contextlib.contextmanager
+def _explained(url: str) -> Iterator[None]:
+    """Raise one line for whatever keeps an answer from being read."""
+    try:
+        yield
+    except urllib.error.HTTPError as error:
+        with error:
+            found = f"status {error.code}"
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        found = _reason(error)
+    else:
+        return
+    raise TorchwheelError(f"{_shown(url)}: expected an answer, found {found}; try again later")
 
 
 def _reason(error: Exception) -> str:
@@ -254,3 +317,100 @@ def _reason(error: Exception) -> str:
     if isinstance(cause, Exception):
         return explain(cause)
     return shorten_line(quote(str(cause))[1:-1])
+
+
+class _Deadline:
+    """The end of a download, which comes later with what is received."""
+
+    def __init__(self, seconds: float) -> None:
+        self._begun = time.monotonic()
+        self._seconds = seconds
+
+    def left(self) -> float:
+        """The seconds that the next operation of a socket may take."""
+        left = self._begun + self._seconds - time.monotonic()
+        if left <= 0:
+            spent = f"{time.monotonic() - self._begun:.0f} s"
+            raise TimeoutError(errno.ETIMEDOUT, f"too little in {spent}")
+        return min(left, SILENCE)
+
+    def received(self, count: int) -> None:
+        """Move the end for so many bytes."""
+        self._seconds += count / BYTES_A_SECOND
+
+    def connect(self, address: tuple[str, int], *_: object) -> socket.socket:
+        """As socket.create_connection, which gives each address of a name the whole time."""
+        error: OSError | None = None
+        for found in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+            host, port = found[4][:2]
+            try:
+                connected = socket.create_connection((str(host), int(port)), self.left())
+                connected.settimeout(self.left())  # of TLS, and of what is sent
+            except OSError as failed:
+                error = failed
+            else:
+                return connected
+        raise error or OSError(f"{address[0]}: no address")
+
+
+class _Connections(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
+    """Connects, and makes each answer one that holds the deadline."""
+
+    def __init__(self, deadline: _Deadline, context: ssl.SSLContext) -> None:
+        super().__init__()
+        self._deadline = deadline
+        self._trusting = context
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Open an address of http."""
+        return self.do_open(self._held(http.client.HTTPConnection), req)
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Open an address of https."""
+        held = self._held(http.client.HTTPSConnection)
+        return self.do_open(held, req, context=self._trusting)
+
+    def _held(
+        self, kind: Callable[..., http.client.HTTPConnection]
+    ) -> Callable[..., http.client.HTTPConnection]:
+        def make(host: str, **options: object) -> http.client.HTTPConnection:
+            connection: Any = kind(host, **options)
+            connection.response_class = functools.partial(_Response, self._deadline)
+            connection._create_connection = self._deadline.connect
+            return cast("http.client.HTTPConnection", connection)
+
+        return make
+
+
+class _Response(http.client.HTTPResponse):
+    """An answer, of a server or of a proxy, that is read before the deadline or not at all."""
+
+    def __init__(self, deadline: _Deadline, sock: socket.socket, *rest: Any, **named: Any) -> None:  # noqa: ANN401 - the base's
+        super().__init__(sock, *rest, **named)
+        self.fp = io.BufferedReader(_Held(deadline, sock, cast("Any", self.fp).detach()))
+
+
+class _Held(io.RawIOBase):
+    """What a socket receives before the deadline."""
+
+    def __init__(self, deadline: _Deadline, sock: socket.socket, source: io.RawIOBase) -> None:
+        super().__init__()
+        self._deadline = deadline
+        self._socket = sock
+        self._source = source
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:  # noqa: ANN401 - the base's
+        """Wait for a part, no longer than what is left."""
+        self._socket.settimeout(self._deadline.left())
+        count = cast("int | None", self._source.readinto(buffer))
+        self._deadline.received(count or 0)
+        return count
+
+    def close(self) -> None:
+        """Close the socket, unless others read it."""
+        self._source.close()
+        super().close()

@@ -55,7 +55,7 @@ WHOLE = (
 def pytest_command(tests: Sequence[str], options: Sequence[str] = ()) -> list[str]:
     """Tests that run in a process with a library: `environment` has its variables."""
     plugin = ("-p", "emulation_plugin", "-p", "no:cacheprovider")
-    return [sys.executable, "-m", "pytest", *plugin, "--tb=short", *tests, *options]
+    return [sys.executable, "-m", "pytest", *plugin, "--tb=short", "-m", "", *tests, *options]
 
 
 def variables(library: Path, seed: int) -> dict[str, str]:

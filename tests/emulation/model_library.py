@@ -11,7 +11,7 @@ import torch
 from torch.utils.cpp_extension import include_paths
 
 from fusedops.extension import EXTENSION
-from torchwheel_runtime.builder.ninja import Plan, Step, run
+from torchwheel_runtime.builder.ninja import Step, run
 from torchwheel_runtime.lock import hold_lock, say_waiting
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,7 +66,7 @@ def compilers_fma() -> tuple[str, ...]:
     return ("-mfma",) if " fma " in text else ()
 
 
-def plan(library: Library) -> Plan:
+def plan(library: Library) -> tuple[Step, ...]:
     """The build of a library."""
     operators = [one for one in EXTENSION.operators if one.name in (library.families or [one.name])]
     csrc = library.source / EXTENSION.sources
@@ -117,7 +117,7 @@ def plan(library: Library) -> Plan:
     link = ("g++", "-shared", "-o", output, *steps, "-fsanitize=address", "-Wl,--no-as-needed")
     link += (f"-L{Path(torch.__file__).parent}/lib", "-ltorch_cpu", "-ldl")
     steps[output] = Step(f"link {output}", link, tuple(steps), output)
-    return Plan(tuple(steps.values()), (output,))
+    return tuple(steps.values())
 
 
 def build(library: Library, jobs: int = 2, say=lambda line: None) -> Path:
@@ -153,7 +153,7 @@ def build_with(library: Library, changed: Path) -> Path:
     """
     csrc = library.source / EXTENSION.sources
     names = {str(path.relative_to(changed)) for path in changed.rglob("*.c*") if path.is_file()}
-    *compiles, link = plan(library).steps
+    *compiles, link = plan(library)
     steps, objects = [], []
     for step in compiles:
         source = Path(step.inputs[0])
@@ -170,7 +170,7 @@ def build_with(library: Library, changed: Path) -> Path:
     output = "planted.so"
     command = tuple(output if word == link.output else at.get(word, word) for word in link.command)
     steps.append(Step(f"link {output}", command, tuple(objects), output))
-    (made,) = run(Plan(tuple(steps), (output,)), changed / "build", 1, lambda line: None)
+    (made,) = run(steps, changed / "build", 1, lambda line: None)
     return made
 
 

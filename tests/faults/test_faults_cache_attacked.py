@@ -100,8 +100,8 @@ class Victim:
         return "used"
 
     def use_jit(self, cache: Path) -> str:
-        def build(work) -> Path:
-            return Path(shutil.copyfile(self.places.good, work.folder / "ext_scale.so"))
+        def build(source: Path, output: Path) -> Path:
+            return Path(shutil.copyfile(self.places.good, output / "ext_scale.so"))
 
         library = make_library(cache / "jit", wanted(), build, Told())
         assert library.load().answer() == GOOD

@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
 from killing import digest, leftovers, torchwheel
@@ -145,29 +144,6 @@ def test_links_that_stay_in_the_project_are_no_fault(made, tmp_path):
         assert archive.read("small/again.py") == archive.read("small/__init__.py")
 
 
-def forbidden(folder: Path) -> Path:
-    folder.mkdir(mode=0o500)
-    return folder / "dist"
-
-
-def a_file(folder: Path) -> Path:
-    folder.write_text("x")
-    return folder
-
-
-def below_a_file(folder: Path) -> Path:
-    return a_file(folder) / "dist"
-
-
-def ring(folder: Path) -> Path:
-    folder.symlink_to(folder)
-    return folder
-
-
-def too_long(folder: Path) -> Path:
-    return folder / ("x" * 5000)
-
-
 def prefix_of(user: str) -> tuple[str, ...]:
     """What runs a command as that user."""
     if user == "root" and os.geteuid():
@@ -177,25 +153,3 @@ def prefix_of(user: str) -> tuple[str, ...]:
             pytest.skip("setpriv is not installed")
         return ORDINARY
     return ()
-
-
-PLACES = (forbidden, a_file, below_a_file, ring, too_long)
-
-
-@pytest.mark.parametrize(
-    ("place", "user"),
-    # root may write everywhere
-    [
-        (p, user)
-        for user in ("root", "ordinary")
-        for p in PLACES
-        if (p, user) != (forbidden, "root")
-    ],
-)
-def test_a_dist_that_cannot_be_is_one_line(made, tmp_path, place, user):
-    dist = place(tmp_path / "place")
-    command = [*prefix_of(user), *torchwheel("wheels", "pure", "--dist", dist)]
-    done = subprocess.run(command, cwd=made, capture_output=True, text=True, check=False)
-    assert done.returncode in (1, 2), done.stdout + done.stderr
-    assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert done.stderr.startswith("torchwheel: ")

@@ -8,12 +8,12 @@ import time
 import pytest
 
 from torchwheel.image.recipes import require_snapshot
-from torchwheel_runtime import download
+from torchwheel_runtime import fetch
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.fetch import Fetcher
 from torchwheel_runtime.toolkit.index import RemoteArchive
 
-SECONDS = 0.2
+SECONDS = 0.1
 """Of each download here."""
 PAUSE = 0.02
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -71,7 +71,7 @@ def slow():
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("server", SERVERS)
 def test_it_ends_in_time(slow, tmp_path, monkeypatch, server, reader):
-    monkeypatch.setattr(download, "SECONDS", SECONDS)
+    monkeypatch.setattr(fetch, "SECONDS", SECONDS)
     begun, error = time.monotonic(), None
     try:
         READERS[reader](f"{slow}/{list(SERVERS).index(server)}", tmp_path)
@@ -83,7 +83,7 @@ def test_it_ends_in_time(slow, tmp_path, monkeypatch, server, reader):
 
 
 def test_a_handshake_ends_in_time(slow, monkeypatch):
-    monkeypatch.setattr(download, "SECONDS", SECONDS)
+    monkeypatch.setattr(fetch, "SECONDS", SECONDS)
     begun = time.monotonic()
     with pytest.raises(TorchwheelError, match="timed out"):
         Fetcher().page(slow.replace("http", "https"), "*/*")
@@ -91,8 +91,8 @@ def test_a_handshake_ends_in_time(slow, monkeypatch):
 
 
 def test_a_slow_line_is_no_slow_server(slow, monkeypatch):
-    monkeypatch.setattr(download, "SECONDS", PAUSE)
-    monkeypatch.setattr(download, "BYTES_A_SECOND", 10)
+    monkeypatch.setattr(fetch, "SECONDS", PAUSE)
+    monkeypatch.setattr(fetch, "BYTES_A_SECOND", 10)
     monkeypatch.setitem(SERVERS, "body", (OK + b"Content-Length: 30\r\n\r\n", b"x"))
     address = f"{slow}/{list(SERVERS).index('body')}/"
     assert Fetcher().page(address, "*/*").body == b"x" * 30

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from torchwheel.smoke.requirements import bundled_with
-from torchwheel.smoke.testing import smoke
+from torchwheel.smoke.testing import Trial, smoke
 from torchwheel_runtime.console import Quiet
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,13 +22,10 @@ def test_the_built_wheel_on_this_gpu(tmp_path):
         pytest.skip(f"no {backend} wheel in dist/: run `nox -s wheels` first")
     record = smoke(
         wheels[-1],
-        tests=ROOT / "tests" / "smoke",
-        torch=None,
-        requires=(),
+        Trial(ROOT / "tests" / "smoke", requires=()),
         bundled=bundled_with(wheels[-1]),
         here=True,
         record=tmp_path / "record.json",
-        junit=None,
         cache=tmp_path,
         progress=Quiet(),
     )

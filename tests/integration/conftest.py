@@ -13,7 +13,7 @@ from torchwheel_runtime.toolkit import provision
 from torchwheel_runtime.toolkit.cache import cache_folder
 
 HERE = Path(__file__).parent
-PACKAGE = HERE.parents[1] / "pkg" / "torchwheel_runtime"
+ROOT = HERE.parents[1]
 
 
 @pytest.fixture(scope="session")
@@ -55,23 +55,33 @@ def made_once(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def own_wheel(made_once):
+def wheel_of(made_once):
+    """Builds the wheel of a folder of this tree, once, of the copy `source` that lies beside it."""
+
+    def wheel_of(place: str) -> Path:
+        def make(folder: Path) -> None:
+            # setuptools leaves a build folder where it works, and other tests read the tree.
+            skipped = (".git", ".nox", "build", "dist", "*.egg-info", "__pycache__")
+            ignore = shutil.ignore_patterns(*skipped)
+            source = shutil.copytree(ROOT / place, folder / "source", ignore=ignore)
+            subprocess.run(
+                [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps"]
+                + ["--no-build-isolation", "--wheel-dir", str(folder), str(source)],
+                # Equal bytes, one smoke environment.
+                env={**os.environ, "SOURCE_DATE_EPOCH": "1767225600"},
+                check=True,
+            )
+
+        (wheel,) = made_once(f"wheel-of-{Path(ROOT, place).name}", make).glob("*.whl")
+        return wheel
+
+    return wheel_of
+
+
+@pytest.fixture(scope="session")
+def own_wheel(wheel_of):
     """The run-time half's wheel, of the sources of this tree."""
-
-    def make(folder: Path) -> None:
-        # A copy: setuptools leaves a build folder where it works, and other tests read the tree.
-        skipped = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
-        source = shutil.copytree(PACKAGE, folder / "source", ignore=skipped)
-        subprocess.run(
-            [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-            + ["--wheel-dir", str(folder), str(source)],
-            # Equal bytes, one smoke environment.
-            env={**os.environ, "SOURCE_DATE_EPOCH": "1767225600"},
-            check=True,
-        )
-
-    (wheel,) = made_once("own-wheel", make).glob("*.whl")
-    return wheel
+    return wheel_of("pkg/torchwheel_runtime")
 
 
 @pytest.fixture(scope="session")

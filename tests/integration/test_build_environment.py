@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.sdist.build_setup import EnvironmentTorch, install_beside_torch, share_torch
+from torchwheel.sdist.build_setup import install_beside_torch, share_torch
 from torchwheel.smoke import environment
-from torchwheel.smoke.testing import run_python
+from torchwheel.smoke.testing import EnvironmentTorch, run_python
 from torchwheel_runtime.console import Quiet
 from wheelmaker import make_wheel, requirement_of
 

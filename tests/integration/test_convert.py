@@ -5,56 +5,66 @@ import copy
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
-transformers = pytest.importorskip("transformers", reason="transformers is not installed")
 
 import fusedops  # noqa: E402
 
 pytestmark = pytest.mark.integration
 
+# The class of a model, that of its configuration, and what this is made of.
 MODELS = {
-    "gpt2": lambda: transformers.GPT2LMHeadModel(
-        transformers.GPT2Config(
-            vocab_size=211,
-            n_embd=96,
-            n_layer=3,
-            n_head=4,
-            n_positions=64,
-            bos_token_id=0,
-            eos_token_id=0,
-        )
+    "gpt2": (
+        *("GPT2LMHeadModel", "GPT2Config"),
+        {
+            "vocab_size": 211,
+            "n_embd": 96,
+            "n_layer": 3,
+            "n_head": 4,
+            "n_positions": 64,
+            "bos_token_id": 0,
+            "eos_token_id": 0,
+        },
     ),
-    "opt": lambda: transformers.OPTForCausalLM(
-        transformers.OPTConfig(
-            vocab_size=211,
-            hidden_size=96,
-            ffn_dim=200,
-            num_hidden_layers=3,
-            num_attention_heads=4,
-            max_position_embeddings=64,
-            word_embed_proj_dim=96,
-        )
+    "opt": (
+        *("OPTForCausalLM", "OPTConfig"),
+        {
+            "vocab_size": 211,
+            "hidden_size": 96,
+            "ffn_dim": 200,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 4,
+            "max_position_embeddings": 64,
+            "word_embed_proj_dim": 96,
+        },
     ),
-    "llama": lambda: transformers.LlamaForCausalLM(
-        transformers.LlamaConfig(
-            vocab_size=211,
-            hidden_size=96,
-            intermediate_size=200,
-            num_hidden_layers=3,
-            num_attention_heads=6,
-            num_key_value_heads=2,
-            max_position_embeddings=64,
-        )
+    "llama": (
+        *("LlamaForCausalLM", "LlamaConfig"),
+        {
+            "vocab_size": 211,
+            "hidden_size": 96,
+            "intermediate_size": 200,
+            "num_hidden_layers": 3,
+            "num_attention_heads": 6,
+            "num_key_value_heads": 2,
+            "max_position_embeddings": 64,
+        },
     ),
 }
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 every = pytest.mark.parametrize("kind", MODELS)
 
 
+def model_of(kind):
+    """A model with random weights. transformers takes seconds to import: collection needs none."""
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    model, config, options = MODELS[kind]
+    return getattr(transformers, model)(getattr(transformers, config)(**options))
+
+
 @pytest.fixture
 def made(request, kind):
     """A model with weights large enough that every part of it shows in the logits."""
     torch.manual_seed(torch.seed() % 2**31)
-    model = MODELS[kind]().eval()
+    model = model_of(kind).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             spread = 0.3 if "bias" in name or "norm" in name or "ln_" in name else 0.08
@@ -118,7 +128,7 @@ def test_a_prompt_of_one_token(made, device):
 
 
 def test_more_tokens_than_positions_are_refused():
-    model = fusedops.convert(MODELS["gpt2"]())
+    model = fusedops.convert(model_of("gpt2"))
     with pytest.raises(ValueError, match=r"workspace: tokens: expected at most 64 .*found 65"):
         model.workspace(1, 65)
 
@@ -134,7 +144,7 @@ def test_more_tokens_than_positions_are_refused():
     ],
 )
 def test_what_the_decoder_cannot_compute_is_refused(kind, change, says):
-    model = MODELS[kind]()
+    model = model_of(kind)
     for name, value in change.items():
         setattr(model.config, name, value)
     with pytest.raises(ValueError, match=says):

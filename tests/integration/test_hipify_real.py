@@ -13,8 +13,8 @@ import pytest
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder.extension import Extension, Module, Operator
-from torchwheel_runtime.builder.recipe import make_recipe
-from torchwheel_runtime.builder.sources import DeviceFile, Sources, hipify, hipify_sources
+from torchwheel_runtime.builder.recipe import Recipe
+from torchwheel_runtime.builder.sources import Sources, hipify, hipify_sources
 from torchwheel_runtime.builder.target import DeviceCompiler, Python, Target, TorchHeaders
 from torchwheel_runtime.errors import TorchwheelError
 
@@ -98,11 +98,11 @@ GFX942 = Target(
 
 
 def test_an_ordinary_extension_for_rocm_compiles_the_translation(project, tmp_path):
-    sources = Sources([DeviceFile("csrc/scale.cu", GFX942.toolkit.archs)], [], [])
+    sources = Sources({"csrc/scale.cu": GFX942.toolkit.archs}, [], [])
     target = dataclasses.replace(GFX942, source=project)
     found, where = hipify_sources(ORDINARY, sources, target, tmp_path / "out")
-    assert [file.path for file in found.device] == ["csrc/scale.hip"]
-    steps = next(iter(make_recipe(ORDINARY, found, where).groups.values()))
+    assert list(found.device) == ["csrc/scale.hip"]
+    steps = next(iter(Recipe(ORDINARY, found, where).groups.values()))
     assert steps[0].inputs == (str(tmp_path / "out" / "csrc" / "scale.hip"),)
     assert "--offload-arch=gfx942" in steps[0].command
     assert f"-I{tmp_path / 'out' / 'include'}" in steps[0].command

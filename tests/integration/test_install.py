@@ -1,7 +1,6 @@
 """What a user installs: fusedops and the torchwheel it needs, from the index by a real pip."""
 
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -12,6 +11,8 @@ import pytest
 from torchwheel.index.serve import serve_in_background
 from torchwheel.inspect.sdist import unpack
 from torchwheel.inspect.wheel import open_wheel
+from torchwheel.smoke import environment
+from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.inspect.elf import read_library, versions_needed
 
 pytestmark = pytest.mark.integration
@@ -55,34 +56,30 @@ def newest_libstdcxx(wheel):
     return max(needed, default=(3, 4))
 
 
-def test_pip_installs_fusedops_from_the_served_index_and_it_runs(dist, tmp_path):
+def test_pip_installs_fusedops_from_the_served_index_and_it_runs(dist, tmp_path, cache):
     (universal,) = dist.glob("fusedops-*-py3-none-manylinux*.whl")
     # With the compiler's own headers too: manylinux_2_17 has the symbols of GCC 4.8.
     assert newest_libstdcxx(universal) <= (3, 4, 19)
-    # A pip from 23.2 on, which alone asks for the metadata.
-    subprocess.run([sys.executable, "-m", "venv", "--upgrade-deps", tmp_path / "venv"], check=True)
-    python = tmp_path / "venv" / "bin" / "python"
+    # Beside the torch of the suite's smoke tests, which is there already.
+    base = environment.base_environment(cache, ("pytest", "torch==2.13.0"), Quiet())
+    installed = environment.layered_environment(base, tmp_path / "venv")
+    python = installed.python
     heard: list[str] = []
     with serve_in_background(dist / "index", heard.append) as address:
         index = f"{address}/cu130/torch2.13"
         subprocess.run(
-            [python, "-m", "pip", "install", "--quiet", "--no-compile", "--extra-index-url", index]
-            + ["fusedops", "torch==2.13.0"],
+            [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile"]
+            + ["--extra-index-url", index, "fusedops", "torch==2.13.0"],
             check=True,
         )
     assert any(".whl.metadata" in line for line in heard)
     (bundled,) = (dist / "bundled").glob("torchwheel_runtime-*.whl")
     assert any(f"/files/{bundled.name} " in line for line in heard)
     # Outside the tree and without its PYTHONPATH: only what pip installed.
-    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-
-    def run(*command: object) -> subprocess.CompletedProcess[str]:
-        call = list(map(str, command))
-        return subprocess.run(
-            call, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-        )
-
-    done = run(python, "-c", USE)
+    call = [python, "-c", USE]
+    done = subprocess.run(
+        call, cwd=tmp_path, env=installed.environ, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("1.0.0 2.13.0")
     # It brings the run-time half, and nothing that builds wheels.
@@ -104,13 +101,12 @@ def pip_wheel(source: Path, out: Path) -> Path:
 
 
 @pytest.mark.parametrize("half", ["torchwheel", "torchwheel_runtime"])
-def test_our_own_wheels_hold_every_file_they_read(tmp_path, half):
-    # A copy: setuptools leaves a build folder where it works.
-    skipped = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
-    folder = shutil.copytree(ROOT / "pkg" / half, tmp_path / half, ignore=skipped)
+def test_our_own_wheels_hold_every_file_they_read(wheel_of, half):
+    wheel = wheel_of(f"pkg/{half}")
+    folder = wheel.parent / "source"
     files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     needed = {f"{half}/{name}" for name in files - NOT_PACKAGED}
-    held = set(zipfile.ZipFile(pip_wheel(folder, tmp_path / "out")).namelist())
+    held = set(zipfile.ZipFile(wheel).namelist())
     assert {name for name in held if ".dist-info/" not in name} == needed
 
 

@@ -122,11 +122,14 @@ def test_the_wheel_for_the_torch_that_is_there(
     assert f"takes      demo-1.0.0+{local}-{OWN}-{OWN}-" in done.stdout
     assert f"installed by {'pip' if pip else 'uv'}: demo-1.0.0+{local}" in done.stderr
     assert versions(python) == {"demo": f"1.0.0+{local}", "helper": "1.2", "torch": torch}
-    # The record that `pip freeze` reads.
-    (record,) = tmp_path.glob(
-        f"venv/lib/*/site-packages/demo-1.0.0+{local}.dist-info/direct_url.json"
+    frozen = subprocess.run(
+        [shutil.which("uv"), "pip", "freeze", "--python", python],
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    assert json.loads(record.read_text())["url"].startswith(f"{address}/files/demo-1.0.0")
+    assert f"demo @ {address}/files/demo-1.0.0" in frozen.stdout
+    assert f"helper @ {address}/files/helper-1.2-py3-none-any.whl" in frozen.stdout
 
 
 @pytest.mark.parametrize("pip", [True, False])

@@ -46,16 +46,22 @@ print(json.dumps({
 """
 
 
-@pytest.fixture
-def environ(nvcc, tmp_path):
-    """A toolkit, one arch, and a cache of the test's own."""
+@pytest.fixture(scope="module")
+def filled(nvcc, tmp_path_factory):
+    """A toolkit, one arch, and a cache that the tests fill one after the other."""
     return {
         **os.environ,
         "PYTHONPATH": str(ROOT / "pkg"),
         "CUDA_HOME": str(nvcc.parents[1]),
         "TORCH_CUDA_ARCH_LIST": "9.0",
-        "TORCHWHEEL_CACHE": str(tmp_path / "cache"),
+        "TORCHWHEEL_CACHE": str(tmp_path_factory.mktemp("jit") / "cache"),
     }
+
+
+@pytest.fixture
+def environ(filled, tmp_path):
+    """The same, with a cache of the test's own."""
+    return {**filled, "TORCHWHEEL_CACHE": str(tmp_path / "cache")}
 
 
 def start(environ, script=CALL):
@@ -79,9 +85,9 @@ def call(environ):
     return ended(start(environ))
 
 
-def test_a_library_is_built_once_for_its_arch_and_its_flags(environ, tmp_path):
+def test_a_library_is_built_once(filled):
     begun = time.monotonic()
-    found, said = call(environ)
+    found, said = call(filled)
     seconds = time.monotonic() - begun
     assert found["way"] == "jit build", found
     assert found["first"] == [2.0, 2.0]
@@ -90,24 +96,29 @@ def test_a_library_is_built_once_for_its_arch_and_its_flags(environ, tmp_path):
     assert "fusedops.vector_add: building it" in said
     assert seconds < 60
     library = Path(found["library"])
-    assert library.is_relative_to(tmp_path / "cache" / "jit")
-    again, said = call(environ)
+    assert library.is_relative_to(Path(filled["TORCHWHEEL_CACHE"], "jit"))
+    again, said = call(filled)
     assert (again["way"], again["library"]) == ("jit cache", found["library"])
     assert again["native"] == found["native"]
     assert "building" not in said
 
-    other_arch, _ = call({**environ, "TORCH_CUDA_ARCH_LIST": "8.0"})
+
+@pytest.mark.nightly
+def test_an_arch_and_a_flag_have_a_library_of_their_own(filled):
+    found, _ = call(filled)
+    other_arch, _ = call({**filled, "TORCH_CUDA_ARCH_LIST": "8.0"})
     assert other_arch["way"] == "jit build"
 
     changes = (
         "flags=__import__('torchwheel_runtime.builder').builder.Flags(cuda=('--use_fast_math',))"
     )
-    other_flag, said = ended(start(environ, with_extension(changes) + CALL))
+    other_flag, said = ended(start(filled, with_extension(changes) + CALL))
     assert other_flag["way"] == "jit build"
     assert "building it" in said
     libraries = {one["library"] for one in (found, other_arch, other_flag)}
     assert len(libraries) == 3
-    assert call(environ)[0] == again
+    again, _ = call(filled)
+    assert (again["way"], again["library"]) == ("jit cache", found["library"])
 
 
 def test_without_a_compiler_it_runs_on_plain_pytorch_and_says_so_once(environ, tmp_path):
@@ -150,6 +161,7 @@ module.EXTENSION = dataclasses.replace(old, {changes})
 """
 
 
+@pytest.mark.nightly
 def test_an_older_torch_gets_the_aten_flavour(environ, cache):
     """What torch below the stable ABI's floor would have: forced here, on this torch."""
     script = with_extension('torch="99.0"') + CALL
@@ -169,8 +181,8 @@ def test_an_operator_that_is_switched_off_is_not_built(environ):
     assert "building" not in said
 
 
-def test_the_command_line_builds_all_of_it_beforehand(environ):
-    """torch here is for CPUs, so nothing waits; one that says it has GPUs has two families built.
+def test_the_command_line_builds_all_of_it_beforehand(filled):
+    """torch here is for CPUs, so nothing waits; one that says it has GPUs finds what a call built.
 
     That every family can be built by itself is test_jit_families.py's.
     """
@@ -178,7 +190,7 @@ def test_the_command_line_builds_all_of_it_beforehand(environ):
 
     def run(*command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            command, env=environ, cwd="/", check=False, capture_output=True, text=True
+            command, env=filled, cwd="/", check=False, capture_output=True, text=True
         )
 
     done = run(*jit, "fusedops")
@@ -196,9 +208,10 @@ def test_the_command_line_builds_all_of_it_beforehand(environ):
         "from torchwheel.cli import main\n"
         "raise SystemExit(main(['jit', 'fusedops']))"
     )
+    call(filled)
     done = run(sys.executable, "-c", script)
     assert done.returncode == 0, done.stderr
     assert [line.split() for line in done.stdout.splitlines()] == [
-        [name, "jit", "build:", f"{name}.so"] for name in ("vector_add", "layout")
+        ["vector_add", "jit", "cache:", "vector_add.so"],
+        ["layout", "jit", "build:", "layout.so"],
     ]
-    assert call(environ)[0]["way"] == "jit cache"

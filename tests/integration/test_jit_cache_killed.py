@@ -10,7 +10,7 @@ import pytest
 
 from jitmaker import Process, Told, find_library, library_of, make_library, wanted
 from torchwheel_runtime.builder import ninja
-from torchwheel_runtime.builder.ninja import Plan, Step
+from torchwheel_runtime.builder.ninja import Step
 from torchwheel_runtime.jit.lookup import CorruptError, open_verified
 
 pytestmark = pytest.mark.integration
@@ -143,14 +143,14 @@ COMPILE = (
 LINK = "sleep 2.5; cp object ext.so"
 
 
-def compile_with_ninja(work):
+def compile_with_ninja(folder, output):
     """The compiler is slow for the old source, and outlives a build that is killed."""
-    source = str(work.source / "scale.cu")
+    source = str(folder / "scale.cu")
     steps = (
         Step("CUDA scale.cu", ("sh", "-c", COMPILE), (source,), "object"),
         Step("link", ("sh", "-c", LINK), ("object",), "ext.so"),
     )
-    (library,) = ninja.run(Plan(steps, ("ext.so",)), work.folder, 2, lambda _: None)
+    (library,) = ninja.run(steps, output, 2, lambda _: None)
     return library
 
 

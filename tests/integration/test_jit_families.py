@@ -15,11 +15,11 @@ from elftools.elf.elffile import ELFFile
 
 from fusedops.extension import EXTENSION
 from torchwheel_runtime.builder.ninja import build, parallel_jobs
-from torchwheel_runtime.builder.recipe import INCLUDE, make_recipe
+from torchwheel_runtime.builder.recipe import INCLUDE, Recipe
 from torchwheel_runtime.builder.sources import sources_of
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.inspect.cuda import find_cuobjdump
-from torchwheel_runtime.runtime.local_target import find_local_target
+from torchwheel_runtime.runtime.build import find_local_build
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.integration
@@ -66,7 +66,7 @@ EVERY = tuple(operator.name for operator in EXTENSION.operators)
 
 @pytest.mark.parametrize(
     "families",
-    [("softmax",), pytest.param(EVERY, marks=pytest.mark.nightly)],
+    [("layout",), pytest.param(EVERY, marks=pytest.mark.nightly)],
     ids=["one", "every"],
 )
 def test_a_family_loads_by_itself_and_nothing_is_read_before_the_wait(
@@ -80,8 +80,8 @@ def test_a_family_loads_by_itself_and_nothing_is_read_before_the_wait(
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     libraries = []
     for family in families:
-        local = find_local_target(EXTENSION, family, CSRC, environ, Quiet())
-        recipe = make_recipe(EXTENSION, sources_of(EXTENSION, local.target, family), local.target)
+        target, _ = find_local_build(EXTENSION, family, CSRC, environ, Quiet())
+        recipe = Recipe(EXTENSION, sources_of(EXTENSION, target, family), target)
         objects = tmp_path / "objects"
         libraries.append(
             build(recipe, tmp_path / family, objects, parallel_jobs(environ), lambda _: None)

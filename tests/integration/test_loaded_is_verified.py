@@ -105,8 +105,8 @@ def test_a_library_of_the_jit_cache_that_is_swapped_after_its_check(
     other = kernels(tmp_path / "other.so", 666)
 
     def obtain(_extension, _package, _name, *, kernels_for):
-        def compile_(work):
-            return kernels(work.folder / "built.so", 37)
+        def compile_(source, output):
+            return kernels(output / "built.so", 37)
 
         library = make_library(tmp_path / "jit", wanted(), compile_, Told())
         (path,) = (tmp_path / "jit").glob("*/*/built.so")

@@ -26,7 +26,7 @@ from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder.environment import cuda_runtime
 from torchwheel_runtime.builder.extension import SOURCES
 from torchwheel_runtime.builder.ninja import build, parallel_jobs
-from torchwheel_runtime.builder.recipe import make_recipe
+from torchwheel_runtime.builder.recipe import Recipe
 from torchwheel_runtime.builder.sources import sources_of
 from torchwheel_runtime.builder.target import DeviceCompiler, Target, TorchHeaders
 from torchwheel_runtime.claims import FILE, Claims, Part, dumps
@@ -92,7 +92,7 @@ def front_end(nvcc: Path, folder: Path) -> Path:
         cxx="g++",
         part="front_end",
     )
-    recipe = make_recipe(family, sources_of(family, target), target)
+    recipe = Recipe(family, sources_of(family, target), target)
     return build(recipe, folder, None, parallel_jobs(), lambda _: None)
 
 

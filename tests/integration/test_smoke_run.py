@@ -14,7 +14,7 @@ from torchwheel.cli import main
 from torchwheel.smoke import environment, probe
 from torchwheel.smoke.record import Counts, SmokeRecord
 from torchwheel.smoke.results import read_probe
-from torchwheel.smoke.testing import digest_of_tests, read_suite, smoke
+from torchwheel.smoke.testing import Trial, digest_of_tests, read_suite, smoke
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import sha256
@@ -81,19 +81,17 @@ def run(
     (tmp_path / "tree" / "demo" / "__init__.py").write_text("answer = 0\n")
     return smoke(
         wheel,
-        tests=tests,
-        torch=TORCH,
-        requires=REQUIRES,
+        Trial(tests, TORCH, REQUIRES, without_gpu),
         bundled=bundled,
         here=here,
         record=tmp_path / "record.json",
         junit=tmp_path / "junit.xml",
         cache=CACHE,
         progress=Quiet(),
-        without_gpu=without_gpu,
     )
 
 
+@pytest.mark.nightly
 def test_some_tests_where_there_is_no_gpu(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, requires=("torch>=2.6",))
     other = tmp_path / "tree" / "smoke" / "test_other.py"
@@ -213,6 +211,7 @@ def test_the_functions_and_the_ways_of_a_record(
     assert record.variables["TORCHWHEEL_LIBRARY"] == "cu124"
 
 
+@pytest.mark.nightly
 def test_failing(tmp_path: Path) -> None:
     record = run(tmp_path, make_wheel(tmp_path), FAILING, here=False)
     assert record.verdict == "failed"
@@ -220,11 +219,13 @@ def test_failing(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "record.json").read_text())["verdict"] == "failed"
 
 
+@pytest.mark.nightly
 def test_no_tests(tmp_path: Path) -> None:
     record = run(tmp_path, make_wheel(tmp_path), "answer = 1\n", here=False)
     assert record.why == "no test was collected (pytest exit status 5)"
 
 
+@pytest.mark.nightly
 def test_a_package_that_does_not_import(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, files={"demo/__init__.py": b"import no_such_thing\n"})
     record = run(tmp_path, wheel, PASSING, here=False)
@@ -250,13 +251,10 @@ def test_no_folder_of_tests(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="a folder of smoke tests expected at"):
         smoke(
             make_wheel(tmp_path),
-            tests=tmp_path / "gone",
-            torch=None,
-            requires=[],
+            Trial(tmp_path / "gone"),
             bundled=[],
             here=True,
             record=tmp_path / "r.json",
-            junit=None,
             cache=CACHE,
             progress=Quiet(),
         )

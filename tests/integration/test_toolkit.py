@@ -18,12 +18,12 @@ from torchwheel.toolkit.provide import compile_probe
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.machine.toolkits import locate_system, require_cuda
 from torchwheel_runtime.pip import run_pip
 from torchwheel_runtime.toolkit import provision
 from torchwheel_runtime.toolkit.host import host_compiler
 from torchwheel_runtime.toolkit.index import target_options
 from torchwheel_runtime.toolkit.lock import components
-from torchwheel_runtime.toolkit.provision import agreed_release
 
 pytestmark = pytest.mark.integration
 PLATFORM = "linux_x86_64"
@@ -42,35 +42,24 @@ def cuda(cache):
 
 
 def test_the_provisioned_toolkit_is_one_release_and_compiles_every_arch(cuda):
-    assert agreed_release(cuda, "13.0") == "13.0.88"
+    assert require_cuda(cuda, "13.0") == "13.0"
     compile_probe(cuda, list(map(parse, ("7.5", "9.0", "12.0+PTX"))), str(host_compiler().path))
 
 
 def test_the_toolkit_is_found_as_a_system_one_by_cuda_home(cuda):
-    root, identity = provision.locate_system(print, {"CUDA_HOME": str(cuda), "PATH": ""})
+    root, identity = locate_system(print, {"CUDA_HOME": str(cuda), "PATH": ""})
     assert root == cuda.resolve()
     assert len(identity) == 16
 
 
 def test_a_cuda_home_without_nvcc_is_named(tmp_path):
     with pytest.raises(TorchwheelError, match="has no bin/nvcc"):
-        provision.locate_system(print, {"CUDA_HOME": str(tmp_path)})
+        locate_system(print, {"CUDA_HOME": str(tmp_path)})
 
 
 def test_a_toolkit_of_another_release_is_named(cuda):
     with pytest.raises(TorchwheelError, match=r"nvcc is of CUDA 13\.0; 13\.2 was asked for"):
-        agreed_release(cuda, "13.2")
-
-
-def test_a_mixed_toolkit_is_named(cuda, tmp_path):
-    """As a ptxas of another release beside nvcc would be."""
-    (tmp_path / "bin").mkdir()
-    for tool, release in (("nvcc", "13.0.88"), ("ptxas", "13.5.37")):
-        path = tmp_path / "bin" / tool
-        path.write_text(f"#!/bin/sh\necho release, V{release}\n")
-        path.chmod(0o755)
-    with pytest.raises(TorchwheelError, match=r"a mixed toolkit: nvcc 13\.0\.88, ptxas 13\.5\.37"):
-        agreed_release(tmp_path, "13.0")
+        require_cuda(cuda, "13.2")
 
 
 def test_a_probe_that_does_not_compile_says_what_the_compiler_said(cuda):
@@ -140,9 +129,9 @@ def test_a_killed_provisioning_leaves_nothing_that_looks_finished(tmp_path):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         for root in (tmp_path / "toolkits").glob("cuda-*[!k]"):
-            assert agreed_release(root, "13.0") == "13.0.88"
+            assert require_cuda(root, "13.0") == "13.0"
     root, _ = provision.provision_pypi("13.0", PLATFORM, tmp_path, Quiet())
-    assert agreed_release(root, "13.0") == "13.0.88"
+    assert require_cuda(root, "13.0") == "13.0"
     left = [path.name for path in (tmp_path / "toolkits").iterdir() if path != root]
     assert left == [f"{root.name}.lock"]
 
@@ -165,4 +154,4 @@ def test_processes_that_provision_at_once_do_not_collide(tmp_path):
     said = "".join(err for _, err in outputs)
     assert said.count("downloading") == 1
     assert said.count("another run provisions it: waiting") == 1
-    assert agreed_release(Path(roots.pop()), "13.0") == "13.0.88"
+    assert require_cuda(Path(roots.pop()), "13.0") == "13.0"

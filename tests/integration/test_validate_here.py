@@ -62,6 +62,7 @@ def only(root: Path, tmp_path: Path) -> InstalledToolkit:
     return found
 
 
+@pytest.mark.nightly
 def test_a_mixed_toolkit_is_refused_and_the_command_fixes_it(mixed, tmp_path, monkeypatch):
     monkeypatch.setattr("torchwheel_runtime.machine.toolkits.USUAL_CUDA", tmp_path / "none")
     toolkit = only(mixed, tmp_path)

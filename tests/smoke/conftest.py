@@ -12,6 +12,10 @@ from torchwheel_runtime import runtime
 os.environ.setdefault("TORCH_CUBLASLT_UNIFIED_WORKSPACE", "1")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "nightly: not tried for every push, but with every wheel")
+
+
 @pytest.fixture(autouse=True)
 def fresh_inputs() -> None:
     """New random inputs every run; a failed test's report shows the seed that repeats it."""

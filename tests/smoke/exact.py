@@ -1,7 +1,7 @@
 """How far a result may be from the truth, and what makes a test able to see a wrong one."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -13,12 +13,41 @@ from torch import Tensor
 import fusedops
 
 by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+DIFFERENTIABLE = tuple(case for case in CASES if case.differentiable)
+by_differentiable = pytest.mark.parametrize("case", DIFFERENTIABLE, ids=lambda case: case.name)
 by_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: str(dtype).split(".")[1])
 
 
+def by_operator(cases: Sequence[Case] = CASES) -> pytest.MarkDecorator:
+    """Parametrizes slow tests. A push tries the first case of each operator, a wheel every case."""
+    marked = [pytest.param(case, marks=_of_night(case, cases), id=case.name) for case in cases]
+    return pytest.mark.parametrize("case", marked)
+
+
+def _of_night(case: Case, cases: Sequence[Case]) -> tuple[pytest.MarkDecorator, ...]:
+    first = next(one for one in cases if one.op == case.op)
+    return () if case is first else (pytest.mark.nightly,)
+
+
+def by_case_and_dtype(*, slow: bool = False) -> pytest.MarkDecorator:
+    """Parametrizes over the dtypes of each case; a slow test as `by_operator` does."""
+    marked = [
+        pytest.param(
+            case,
+            dtype,
+            marks=_of_night(case, CASES) if slow else (),
+            id=f"{str(dtype).split('.')[1]}-{case.name}",
+        )
+        for dtype in DTYPES
+        for case in CASES
+        if dtype in case.dtypes
+    ]
+    return pytest.mark.parametrize(("case", "dtype"), marked)
+
+
 def the_case(name: str) -> Case:
-    """The case of that name."""
-    return next(case for case in CASES if case.name == name)
+    """The case of that name, or the first of the operator of that name."""
+    return next(case for case in CASES if name in (case.name, case.op))
 
 
 def fell_back() -> bool:

@@ -2,9 +2,15 @@
 
 import pytest
 import torch
-from cases import CASES, PRIVATE
+from cases import PRIVATE
 from cases.case import copies, outputs
-from exact import by_case, by_dtype
+from exact import (
+    DIFFERENTIABLE,
+    by_case_and_dtype,
+    by_differentiable,
+    by_dtype,
+    by_operator,
+)
 from torch.utils._pytree import tree_leaves
 
 import fusedops
@@ -41,11 +47,8 @@ def assert_same(actual, expected):
         assert torch.equal(one.nan_to_num(), other.nan_to_num())
 
 
-@by_case
-@by_dtype
+@by_case_and_dtype()
 def test_no_type_and_no_bit_of_a_result_changes(case, dtype, anywhere):
-    if dtype not in case.dtypes:
-        pytest.skip(f"{case.name} is not for {dtype}")
     args = case.inputs(case.small[-1], dtype, anywhere)
     expected = outputs(case.ours(*copies(args)))
     with region(args, anywhere):
@@ -53,11 +56,8 @@ def test_no_type_and_no_bit_of_a_result_changes(case, dtype, anywhere):
     assert_same(actual, expected)
 
 
-@by_case
-@by_dtype
+@by_case_and_dtype()
 def test_no_bit_changes_of_what_is_written_to_given_memory(case, dtype, anywhere):
-    if dtype not in case.dtypes:
-        pytest.skip(f"{case.name} is not for {dtype}")
     args = case.inputs(case.small[-1], dtype, anywhere)
     results = len(getattr(torch.ops.fusedops, case.op).default._schema.returns)
 
@@ -81,12 +81,7 @@ def test_no_bit_changes_of_what_is_written_to_given_memory(case, dtype, anywhere
             assert_same(actual, expected)
 
 
-differentiable = pytest.mark.parametrize(
-    "case", [case for case in CASES if case.differentiable], ids=lambda case: case.name
-)
-
-
-@differentiable
+@by_operator(DIFFERENTIABLE)
 def test_compiled(case, anywhere):
     torch._dynamo.reset()
     args = case.inputs(case.small[-1], torch.float32, anywhere)
@@ -98,11 +93,9 @@ def test_compiled(case, anywhere):
     assert_same(actual, expected)
 
 
-@differentiable
+@by_differentiable
 @by_dtype
 def test_no_bit_of_a_gradient_changes(case, dtype, anywhere):
-    if dtype not in case.dtypes:
-        pytest.skip(f"{case.name} is not for {dtype}")
     args = case.inputs(case.small[-1], dtype, anywhere)
     grads = [torch.randn(one.shape, device=anywhere) for one in outputs(case.ours(*args))]
     expected = results_and_gradients(case.ours, args, grads)

@@ -2,15 +2,15 @@
 
 import pytest
 import torch
-from cases import CASES
 from cases.case import copies, outputs
+from exact import by_case_and_dtype
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import fusedops
-from fusedops.typed import TYPES, direct_call
+from fusedops.typed import direct_call
 from torchwheel_runtime import runtime
 
 
@@ -21,12 +21,11 @@ def module(gpu):
     fusedops.bias_gelu(torch.ones(4, 8, device=gpu), torch.ones(8, device=gpu))
 
 
-@pytest.mark.parametrize("dtype", TYPES.values())
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@by_case_and_dtype()
 def test_a_direct_call_gives_the_dispatchers_bits(case, dtype, gpu):
     direct = direct_call(case.op)
-    if direct is None or dtype not in case.dtypes:
-        pytest.skip(f"{case.name}: for {dtype} it has no direct call")
+    if direct is None:
+        pytest.skip(f"{case.op} has no direct call")
     args = case.inputs(case.strided, dtype, gpu)
     with torch.no_grad():
         given = outputs(direct(*copies(args), **case.keywords))

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from exact import by_case
 
 import fusedops
 
@@ -18,14 +19,6 @@ WRONG = {
     "no dimension": (
         lambda d: (torch.ones((), device=d), torch.ones(1, device=d)),
         "bias_gelu: x: expected at least 1 dimension, found 0",
-    ),
-    "integers": (
-        lambda d: (torch.ones(2, 4, device=d).long(), torch.ones(4, device=d)),
-        "bias_gelu: x: expected dtype float32, float16, bfloat16 or float64, found int64",
-    ),
-    "two dtypes": (
-        lambda d: (torch.ones(2, 4, device=d), torch.ones(4, device=d).half()),
-        r"bias_gelu: bias: expected dtype float32 \(that of x\), found float16",
     ),
 }
 
@@ -85,3 +78,20 @@ def test_two_gpus(gpu, other_gpu):
     )
     with pytest.raises(RuntimeError, match=f"found {gpu}"):
         fusedops.bias_gelu(x, bias.to(gpu))
+
+
+@by_case
+def test_every_operator_names_a_type_that_it_is_not_for(case, anywhere):
+    args, function = case.inputs(case.tiny, torch.float32, anywhere), getattr(fusedops, case.op)
+    names = [one.name for one in getattr(torch.ops.fusedops, case.op).default._schema.arguments]
+    for at, arg in enumerate(args):
+        if not (torch.is_tensor(arg) and arg.is_floating_point()):
+            continue
+        wrong, says = arg.long(), r"float32, float16(, bfloat16)? or \w+, found int64"
+        if at:
+            like = rf"( \(that of {names[0]}\))?"
+            wrong, says = arg.half(), rf"(bool or )?float32{like}, found float16"
+        with pytest.raises(
+            (ValueError, RuntimeError), match=f"^{case.op}: {names[at]}: expected dtype {says}$"
+        ):
+            function(*args[:at], wrong, *args[at + 1 :], **case.keywords)

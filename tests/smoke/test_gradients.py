@@ -4,16 +4,19 @@ from functools import partial
 
 import pytest
 import torch
-from cases import CASES
 from cases.case import outputs, randn, wide
-from exact import by_dtype, laid_out_otherwise, poison, relative_error
+from exact import (
+    DIFFERENTIABLE,
+    by_differentiable,
+    by_dtype,
+    by_operator,
+    laid_out_otherwise,
+    poison,
+    relative_error,
+)
 from torch.utils.checkpoint import checkpoint
 
 import fusedops
-
-by_case = pytest.mark.parametrize(
-    "case", [case for case in CASES if case.differentiable], ids=lambda case: case.name
-)
 
 
 def gradients(function, args, grads, how=torch.autograd.grad):
@@ -44,7 +47,7 @@ def check(case, args, dtype, grads=None):
         assert relative_error(one, truth, scale) < bound
 
 
-@by_case
+@by_differentiable
 @by_dtype
 def test_gradients_on_the_cpu(case, dtype):
     if dtype in case.dtypes:
@@ -52,7 +55,7 @@ def test_gradients_on_the_cpu(case, dtype):
             check(case, case.inputs(shape, dtype, torch.device("cpu")), dtype)
 
 
-@by_case
+@by_differentiable
 @by_dtype
 def test_gradients_on_the_gpu(case, dtype, gpu):
     if dtype in case.dtypes:
@@ -60,7 +63,7 @@ def test_gradients_on_the_gpu(case, dtype, gpu):
             check(case, case.inputs(shape, dtype, gpu), dtype)
 
 
-@by_case
+@by_operator(DIFFERENTIABLE)
 def test_gradient_of_views(case, anywhere):
     args = case.inputs(case.strided, torch.float16, anywhere)
     results = outputs(case.ours(*args))
@@ -72,7 +75,7 @@ def test_gradient_of_views(case, anywhere):
     check(case, args, torch.float16, ones)
 
 
-@by_case
+@by_operator(DIFFERENTIABLE)
 def test_gradcheck(case, anywhere):
     if torch.float64 not in case.dtypes:
         pytest.skip("not for float64")
@@ -83,7 +86,7 @@ def test_gradcheck(case, anywhere):
     assert torch.autograd.gradcheck(case.ours, args)
 
 
-@by_case
+@by_differentiable
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_a_checkpointed_call_gives_the_same_gradients(case, reentrant, anywhere):
     """torch computes what was saved again, and lets a backward pass read it once."""
@@ -100,7 +103,7 @@ def test_a_checkpointed_call_gives_the_same_gradients(case, reentrant, anywhere)
     assert all(torch.equal(*both) for both in zip(actual, expected, strict=True))
 
 
-@by_case
+@by_differentiable
 def test_gradients_of_a_batch(case, anywhere):
     """As torch.autograd.functional.jacobian(vectorize=True) asks for them."""
     args = case.inputs(case.small[-1], torch.float32, anywhere)
@@ -131,7 +134,7 @@ def test_second_derivative_is_refused_in_words(anywhere):
         grad.sum().backward()
 
 
-@by_case
+@by_differentiable
 def test_two_runs_give_the_same_bits(case, gpu):
     args = case.inputs(case.backward[-1], torch.float32, gpu)
     grads = [torch.randn_like(one) for one in outputs(case.ours(*args))]

@@ -5,7 +5,7 @@ import torch
 import torch.distributed
 from cases import CASES, PRIVATE
 from cases.case import copies, outputs
-from exact import by_case
+from exact import by_case, the_case
 from torch.fx import Graph, GraphModule, Proxy
 from torch.fx.node import map_aggregate
 from torch.fx.proxy import GraphAppendingTracer
@@ -115,7 +115,7 @@ def test_every_number_and_word_of_every_operator(case, anywhere):
 @pytest.mark.parametrize("op", FORMS)
 def test_entry_points_by_type(op, wrong, for_typed):
     make, _ = WRONG[wrong]
-    case = next(case for case in CASES if case.op == op)
+    case = the_case(op)
     args = case.inputs(case.tiny, torch.float32, for_typed)
     function = getattr(fusedops, f"{op}_fp32")
     for index in required(args):
@@ -157,7 +157,7 @@ def test_functions_that_are_no_operators(wrong, anywhere):
 def test_an_inference_tensor_is_not_half_written(op):
     """On a CPU, where torch refuses a write to one after it is done."""
     cpu, function = torch.device("cpu"), getattr(fusedops, op)
-    case = next(case for case in CASES if case.op == op.removesuffix("_"))
+    case = the_case(op.removesuffix("_"))
     args = case.inputs(case.small[-1], torch.float32, cpu)
     if op == "apply_rotary_pos_emb_":
         args = args[:2]
@@ -187,7 +187,7 @@ def test_a_view_of_negatives_is_not_written(anywhere):
 
 @pytest.mark.parametrize("name", ["rms_mlp_gemm", "rms_mlp_gemm_fp32", "rms_mlp_gemm_int8_fp32"])
 def test_a_residual_that_is_a_view_of_negatives_is_not_written(name, anywhere):
-    case = next(case for case in CASES if case.op == name.removesuffix("_fp32"))
+    case = the_case(name.removesuffix("_fp32"))
     args = list(case.inputs(case.small[-1], torch.float32, anywhere))
     numbers = torch.complex(args[1], args[1])
     kept, args[1] = numbers.clone(), numbers.conj().imag

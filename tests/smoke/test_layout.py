@@ -73,10 +73,6 @@ WRONG = {
         lambda d: fusedops.add_padding(torch.ones((), device=d)),
         "add_padding: x: expected at least 1 dimension, found 0",
     ),
-    "integers": (
-        lambda d: fusedops.add_padding(torch.ones(4, device=d).int()),
-        "add_padding: x: expected dtype float32, float16, bfloat16 or float64, found int32",
-    ),
     "rank": (
         lambda d: fusedops.pad_transform(torch.ones(2, 12, device=d), heads=3),
         r"pad_transform: x: expected shape \[B, S, heads \* D\], found \[2, 12\]",

@@ -6,7 +6,7 @@ import pytest
 import torch
 from cases import CASES
 from cases.case import copies, outputs
-from exact import by_case, by_dtype
+from exact import by_case, by_case_and_dtype, by_dtype, by_operator, the_case
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 
@@ -34,11 +34,8 @@ def out_of(outs):
     return outs if len(outs) > 1 else outs[0]
 
 
-@by_case
-@by_dtype
+@by_case_and_dtype()
 def test_results_go_to_the_callers_tensors(case, dtype, anywhere):
-    if dtype not in case.dtypes:
-        pytest.skip(f"{case.name} is not for {dtype}")
     for shape in (*case.small, *case.empty[:1]):
         args = case.inputs(shape, dtype, anywhere)
         expected = outputs(call(case, copies(args)))
@@ -81,7 +78,7 @@ def test_the_form_of_an_operator_is_an_operator_too(case, anywhere):
 
 
 def test_a_refused_call_writes_to_nothing(anywhere):
-    case = next(case for case in CASES if case.op == "rms_mlp_gemm")
+    case = the_case("rms_mlp_gemm")
     args = case.inputs(case.small[-1], torch.float32, anywhere)
     own = copies(args)
     with pytest.raises(ValueError, match="rms_mlp_gemm: out: expected shape"):
@@ -262,7 +259,7 @@ def test_one_score_a_head_goes_to_the_callers_tensor(anywhere):
     assert torch.equal(out, fusedops.softmax(scores))
 
 
-@by_case
+@by_operator()
 def test_compiled(case, anywhere):
     torch._dynamo.reset()
     args = case.inputs(case.small[-1], torch.float32, anywhere)
@@ -288,11 +285,8 @@ def inside(tensor, memory):
     return begin <= at and at + tensor.nbytes <= begin + memory.nbytes
 
 
-@by_case
-@by_dtype
+@by_case_and_dtype()
 def test_results_go_to_the_workspace(case, dtype, anywhere):
-    if dtype not in case.dtypes:
-        pytest.skip(f"{case.name} is not for {dtype}")
     workspace = make_workspace(anywhere)
     args = case.inputs(case.small[-1], dtype, anywhere)
     expected = outputs(call(case, copies(args)))

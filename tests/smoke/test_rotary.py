@@ -180,17 +180,6 @@ def test_turning_back_is_the_inverse(anywhere):
         torch.testing.assert_close(one, other.contiguous(), rtol=1e-14, atol=1e-14)
 
 
-def test_second_derivatives(anywhere):
-    q, k = (
-        torch.randn(1, 2, heads, 6, dtype=torch.float64, device=anywhere, requires_grad=True)
-        for heads in (2, 1)
-    )
-    at = torch.tensor([3], device=anywhere)
-    assert torch.autograd.gradgradcheck(
-        lambda q, k: fusedops.apply_rotary_pos_emb(q, k, at, rotary_dim=4), (q, k)
-    )
-
-
 def test_positions_are_read_when_a_graph_runs(gpu):
     q, k = (torch.randn(4, 1, heads, 128, device=gpu).half() for heads in (32, 8))
     at = torch.tensor([1, 20, 300, 4000], device=gpu)
@@ -265,17 +254,9 @@ WRONG = {
         lambda d: heads_of(d, style="neox"),
         "style: expected 'half' or 'interleaved', found 'neox'",
     ),
-    "integers": (
-        lambda d: heads_of(d, q=torch.ones(2, 3, 4, 64, device=d).long()),
-        "q: expected dtype float32, float16, bfloat16 or float64, found int64",
-    ),
     "rank": (
         lambda d: heads_of(d, q=torch.ones(3, 4, 64, device=d)),
         r"q: expected shape \[B, S, H, D\], found \[3, 4, 64\]",
-    ),
-    "two dtypes": (
-        lambda d: heads_of(d, k=torch.ones(2, 3, 2, 64, device=d).half()),
-        r"k: expected dtype float32 \(that of q\), found float16",
     ),
     "other tokens": (
         lambda d: heads_of(d, k=torch.ones(2, 4, 2, 64, device=d)),

@@ -6,7 +6,7 @@ import pytest
 import torch
 from cases import PRIVATE
 from cases.case import outputs, wide
-from exact import assert_close, by_case
+from exact import assert_close, by_case, by_operator
 
 import fusedops
 
@@ -62,7 +62,7 @@ def test_gradients_are_captured_in_a_graph(gpu):
     assert all(torch.equal(f, e) for f, e in zip(actual, expected, strict=True))
 
 
-@by_case
+@by_operator()
 def test_compiles_in_one_graph(case, anywhere):
     torch._dynamo.reset()  # the cases are many, and recompilations of one function are limited
 
@@ -106,7 +106,7 @@ def test_vmap_is_a_loop(case, anywhere):
     assert outputs(rows)[0].shape == outputs(actual)[0].shape
 
 
-@by_case
+@by_operator()
 def test_torchs_own_check(case, anywhere):
     """In float32, and with the gradients where there are any."""
     args = case.inputs(case.strided, torch.float32, anywhere)

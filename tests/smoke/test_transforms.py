@@ -6,14 +6,10 @@ import pytest
 import torch
 from cases import CASES
 from cases.case import outputs
-from exact import relative_error
+from exact import by_case, by_differentiable, relative_error
 from torch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 import fusedops
-
-differentiable = pytest.mark.parametrize(
-    "case", [case for case in CASES if case.differentiable], ids=lambda case: case.name
-)
 
 
 def floating(args):
@@ -52,7 +48,7 @@ def nearly(case, actual, expected):
     return relative_error(actual, expected) <= bound
 
 
-@differentiable
+@by_differentiable
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
 def test_vjp_is_autograds(case, dtype, anywhere):
     function, tensors = of_floating(case, case.inputs(case.small[-1], dtype, anywhere))
@@ -61,7 +57,7 @@ def test_vjp_is_autograds(case, dtype, anywhere):
     assert same(pull_back(grads), by_autograd(function, tensors, grads))
 
 
-@differentiable
+@by_differentiable
 def test_vjps_of_a_batch(case, anywhere):
     """As jacrev takes them: a batch of gradients of one call."""
     function, tensors = of_floating(case, case.inputs(case.small[-1], torch.float32, anywhere))
@@ -73,7 +69,7 @@ def test_vjps_of_a_batch(case, anywhere):
             assert other is None or nearly(case, one[i], other)
 
 
-@differentiable
+@by_differentiable
 def test_gradients_of_each_of_a_batch(case, anywhere):
     if not case.vmap:
         pytest.skip(f"{case.op} has no rule for vmap")
@@ -94,7 +90,7 @@ def test_gradients_of_each_of_a_batch(case, anywhere):
             assert nearly(case, one[i], other)
 
 
-@differentiable
+@by_differentiable
 def test_gradients_where_one_argument_is_batched(case, anywhere):
     """Along its last dimension; the other arguments are every element's."""
     if not case.vmap:
@@ -128,7 +124,7 @@ def test_an_empty_batch_gives_empty_results(case, anywhere):
             assert one.dtype == other.dtype
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@by_case
 def test_functionalize_changes_nothing(case, anywhere):
     if getattr(torch.ops.fusedops, case.op).default._schema.is_mutable:
         pytest.skip("torch functionalizes no operator of ours that writes to its arguments")
@@ -153,7 +149,7 @@ LINEAR = {
 """The operators that are linear in each argument, or products of two."""
 
 
-@differentiable
+@by_differentiable
 def test_second_derivatives_are_right_or_refused(case, anywhere):
     args = case.inputs(case.tiny, torch.float64, anywhere)
     function, tensors = of_floating(case, args)
@@ -174,7 +170,7 @@ def test_second_derivatives_are_right_or_refused(case, anywhere):
         torch.testing.assert_close(found, jacrev(jacrev(cubes(exact)))(*tensors))
 
 
-@differentiable
+@by_differentiable
 def test_forward_mode_is_refused_in_words(case, anywhere):
     function, tensors = of_floating(case, case.inputs(case.tiny, torch.float32, anywhere))
     for transform in (jacfwd, hessian):
@@ -203,9 +199,13 @@ def test_vmap_of_what_keeps_a_cache_is_refused(tokens, anywhere):
     assert workspace.tokens == 0
 
 
-def test_what_has_no_gradient_says_so(anywhere):
+def test_int8_weights_have_no_gradient_and_say_so(anywhere):
     weight, scale = fusedops.quantize(torch.randn(24, 8, device=anywhere), 2)
-    with pytest.raises(NotImplementedError, match="int8 weights have no gradient"):
-        grad(lambda x: fusedops.vector_matmul_int8(x, weight, scale).sum())(
-            torch.randn(4, 24, device=anywhere)
-        )
+
+    def loss(x):
+        return fusedops.vector_matmul_int8(x, weight, scale).sum()
+
+    x = torch.randn(4, 24, device=anywhere, requires_grad=True)
+    for backward in (lambda: grad(loss)(x.detach()), lambda: loss(x).backward()):
+        with pytest.raises(NotImplementedError, match="int8 weights have no gradient"):
+            backward()

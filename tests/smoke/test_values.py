@@ -7,7 +7,15 @@ import torch
 from cases import CASES, PRIVATE
 from cases.bias_act import gelu
 from cases.case import wide
-from exact import assert_close, by_case, by_dtype, fell_back, laid_out_otherwise, poison
+from exact import (
+    assert_close,
+    by_case,
+    by_case_and_dtype,
+    by_dtype,
+    fell_back,
+    laid_out_otherwise,
+    poison,
+)
 from torch import Tensor
 
 import fusedops
@@ -20,28 +28,19 @@ def check(case, args, dtype):
     assert_close(case.ours(*args), exact, dtype, case)
 
 
-def skip_other_dtypes(case, dtype):
-    if dtype not in case.dtypes:
-        pytest.skip(f"{case.name} is not for {dtype}")
-
-
 def test_every_public_operator_has_a_case():
     assert {op.name for op in OPS if op.public} == {case.op for case in CASES}
     assert {op.name for op in OPS if not op.public} == set(PRIVATE)
 
 
-@by_case
-@by_dtype
+@by_case_and_dtype()
 def test_values_on_the_cpu(case, dtype):
-    skip_other_dtypes(case, dtype)
     for shape in (*case.empty, *case.small):
         check(case, case.inputs(shape, dtype, torch.device("cpu")), dtype)
 
 
-@by_case
-@by_dtype
+@by_case_and_dtype()
 def test_values_on_the_gpu(case, dtype, gpu):
-    skip_other_dtypes(case, dtype)
     for shape in (*case.empty, *case.small, *case.large):
         check(case, case.inputs(shape, dtype, gpu), dtype)
 
@@ -52,10 +51,8 @@ def test_values_on_a_gpu_that_is_not_the_current_one(case, other_gpu):
         check(case, case.inputs(shape, torch.float32, other_gpu), torch.float32)
 
 
-@by_case
-@by_dtype
+@by_case_and_dtype(slow=True)
 def test_strides_and_alignment(case, dtype, anywhere):
-    skip_other_dtypes(case, dtype)
     args = case.inputs(case.strided, dtype, anywhere)
     for at, arg in enumerate(args):
         if isinstance(arg, Tensor):

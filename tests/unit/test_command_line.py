@@ -28,6 +28,32 @@ def test_every_command_is_carried_out():
         assert all(entry.run for entry in command.commands or (command,))
 
 
+class ReachedError(Exception):
+    """The pipeline has the request of a command."""
+
+
+@pytest.mark.parametrize(
+    ("call", "pipeline"),
+    [
+        ("wheels --locked", "torchwheel.pipeline.wheels.wheels"),
+        ("kernels cu130 --shard 1/2", "torchwheel.pipeline.kernels.kernels"),
+        ("build demo --allow runtime:*:meant", "torchwheel.sdist.build.build_sdist"),
+    ],
+)
+def test_every_option_is_obeyed_by_the_request_or_by_the_command(call, pipeline, monkeypatch):
+    def reached(*_):
+        raise ReachedError
+
+    monkeypatch.setattr(pipeline, reached)
+    monkeypatch.setattr("torchwheel.sdist.request.find_source", lambda name, *_: Path(name))
+    options = cli.parser().parse_args(call.split())
+    with pytest.raises(ReachedError):
+        options.command.run(options)
+    options.nobody = True
+    with pytest.raises(TypeError, match="unexpected keyword argument 'nobody'"):
+        options.command.run(options)
+
+
 def base_alone(call: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", BASE_ALONE, *call.split()],

@@ -10,7 +10,7 @@ import re
 import pytest
 
 from loopback import serving
-from torchwheel_runtime import download, fetch
+from torchwheel_runtime import fetch
 from torchwheel_runtime.errors import DiskFullError, TorchwheelError, UsageError
 from torchwheel_runtime.fetch import Fetcher, check_address, link
 from torchwheel_runtime.text import hide_users
@@ -185,6 +185,6 @@ def test_a_pipe_is_not_waited_for(tmp_path):
 
 
 def test_a_slow_page_is_given_up(server, monkeypatch):
-    monkeypatch.setattr(download, "SECONDS", -1.0)
+    monkeypatch.setattr(fetch, "SECONDS", -1.0)
     with pytest.raises(TorchwheelError, match="expected an answer, found too little in 0 s; try"):
         Fetcher().page(f"{server}/x", "text/html")

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from jsonmutator import mutated
+from torchwheel import interpreters
 from torchwheel.pipeline import bundled, inside
-from torchwheel.sdist import build_setup
-from torchwheel.smoke import requirements
+from torchwheel.smoke import testing
 from torchwheel.smoke.environment import Environment
 from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel_runtime.builder import sources
@@ -67,21 +67,21 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
     def run_pip(arguments: list[str], *_: object, **__: object) -> None:
         Path(arguments[arguments.index("--report") + 1]).write_bytes(said)
 
-    monkeypatch.setattr(build_setup, "run_python", run)
-    monkeypatch.setattr(requirements.process, "run", run)
+    monkeypatch.setattr(testing, "run_python", run)
+    monkeypatch.setattr(interpreters.process, "run", run)
     monkeypatch.setattr(index, "run_pip", run_pip)
     env = Environment(Path("python"), {}, Path("site"))
     child = Path(sources._CHILD)
-    interpreter = {"path": "/usr/bin/python3", "version": "3.12.1", "build": "gcc"}
+    interpreter = dataclasses.asdict(interpreters.running_interpreter())
     state, usage = {"key": "key", "files": {WHEEL: "ab"}}, inside.Usage(1.5, 5)
     return {
         "bundled": Reader(json.dumps(state), read_bundled),
         "usage": Reader(json.dumps(dataclasses.asdict(usage)), read_usage),
         "cache use": Reader(json.dumps(dataclasses.asdict(CacheUse(1, 2))), read_cache_use),
-        "torch": Reader(TORCH, said_by_a_child(lambda cwd: build_setup.import_torch(env, cwd))),
+        "torch": Reader(TORCH, said_by_a_child(lambda cwd: testing.import_torch(env, cwd))),
         "interpreter": Reader(
-            json.dumps(interpreter),
-            said_by_a_child(lambda _: requirements.find_interpreter("/bin/sh")),
+            json.dumps(interpreter, default=str),
+            said_by_a_child(lambda _: interpreters.find_interpreter("/bin/sh")),
         ),
         "pip's report": Reader(
             PIP, said_by_a_child(lambda _: index.find_files(["x"], "linux_x86_64"))

@@ -49,7 +49,7 @@ def test_a_models_macros():
 
 def test_the_host_side_is_compiled_once_for_all_models():
     one, other = (plan(Library(model, ("norm",))) for model in ("sm_90", "gfx90a"))
-    shared = {step.output for step in one.steps} & {step.output for step in other.steps}
+    shared = {step.output for step in one} & {step.output for step in other}
     assert {name.split("/")[0] for name in shared} == {"host", "torch"}
 
 
@@ -62,11 +62,11 @@ def test_the_extensions_macros_and_flags_are_in_the_commands(monkeypatch):
     own = {"-O3", "-DTILE=64", "--use_fast_math", "-DWAVES=2", "-DANSWER=42"}
     for model, macro in (("sm_90", "-DTILE=64"), ("gfx90a", "-DWAVES=2")):
         made = plan(Library(model, ("norm",)))
-        found = {step.output: own.intersection(step.command) for step in made.steps[:-1]}
+        found = {step.output: own.intersection(step.command) for step in made[:-1]}
         assert found[f"{model}/kernels/norm.cu.o"] == {macro, "-DANSWER=42"}
         assert found["torch/torch/stable/library.cpp.o"] == {"-O3", "-DANSWER=42"}
         assert found["host/ops/norm.cpp.o"] == {"-O3", "-DANSWER=42"}
-        assert all(f"-I{CSRC}/third_party" in step.command for step in made.steps[:-1])
+        assert all(f"-I{CSRC}/third_party" in step.command for step in made[:-1])
 
 
 def test_a_changed_header_reaches_what_includes_it():

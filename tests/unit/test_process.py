@@ -257,7 +257,7 @@ if sys.argv[2] == "handler":
 folder = Path(sys.argv[1])
 script = "echo $$ >> pids; sleep 600 & echo $! >> pids; touch ready; wait"
 steps = tuple(ninja.Step("one", ("sh", "-c", script), (), name) for name in "ab")
-ninja.run(ninja.Plan(steps, ("a", "b")), folder, 2, print)
+ninja.run(steps, folder, 2, print)
 """
 
 

@@ -67,20 +67,17 @@ IMAGES_FOR = option("variant", nargs="*", help="variants they are for (default: 
 def matrix(options: argparse.Namespace) -> int:
     """Print the variants as a table, as JSON or as the plan of a CI."""
     from torchwheel.matrix.load import load
-    from torchwheel.matrix.render import append_github_output, gitlab_text, matrix_text
+    from torchwheel.matrix.render import MatrixPlan, append_github_output, matrix_text
     from torchwheel.matrix.variants import select, with_gpu_runners
 
     loaded = with_gpu_runners(load(options.matrix), options.gpu)
     selection = options.variant or ["all"]
-    variants = select(loaded, selection)
+    plan = MatrixPlan(loaded, select(loaded, selection), options.shards, selection)
     if options.output and options.form != "github":
         raise UsageError("--output goes with --github")
-    if options.form == "gitlab":
-        text = gitlab_text(loaded, variants, selection, options.shards)
-    else:
-        text = matrix_text(loaded, variants, options.form, options.shards)
+    text = matrix_text(plan, options.form)
     if options.output:
-        kernels = matrix_text(loaded, variants, "kernels", options.shards)
+        kernels = matrix_text(plan, "kernels")
         append_github_output({"matrix": text, "kernels": kernels}, options.output)
     print(text, end="")
     return 0
@@ -128,7 +125,7 @@ def wheels(options: argparse.Namespace) -> int:
     from torchwheel.pipeline.records import Selection, WheelsRequest, last_request
     from torchwheel.pipeline.wheels import wheels
 
-    request = request_of(WheelsRequest, options)
+    request = request_of(WheelsRequest, options, "show", "resume")
     if request.kernels_only and not request.kernels:
         raise UsageError("--kernels-only goes with --kernels FOLDER")
     if options.resume:
@@ -186,7 +183,7 @@ def kernels(options: argparse.Namespace) -> int:
 )
 def images(options: argparse.Namespace) -> int:
     """Pull or build the images and print their names."""
-    from torchwheel.pipeline.images import images
+    from torchwheel.image.build import images
 
     with Terminal().live_line() as progress:
         print(images(options.matrix, options.variant, progress, push=options.push))
@@ -196,7 +193,7 @@ def images(options: argparse.Namespace) -> int:
 @command("base-images", "Make the base images here, with mmdebstrap.", MATRIX, IMAGES_FOR)
 def base_images(options: argparse.Namespace) -> int:
     """Make the base images and print their names."""
-    from torchwheel.pipeline.images import base_images
+    from torchwheel.image.build import base_images
 
     with Terminal().live_line() as progress:
         print(base_images(options.matrix, options.variant, progress))
@@ -223,6 +220,7 @@ def base_images(options: argparse.Namespace) -> int:
     ),
     option(
         "--allow",
+        dest="allowed",
         metavar="GATE:LIBRARY:REASON",
         action="append",
         default=[],
@@ -300,10 +298,10 @@ def base_images(options: argparse.Namespace) -> int:
 )
 def build(options: argparse.Namespace) -> int:
     """Build a project that does not know torchwheel."""
+    from torchwheel.check.facts import Limits
     from torchwheel.pipeline.frontend import find_launcher
-    from torchwheel.sdist.big_build import compile_shard, plan_build, plan_text, shard_text
-    from torchwheel.sdist.build import build_sdist, closing_text
-    from torchwheel.sdist.request import SdistRequest, find_source, parse_allowed
+    from torchwheel.sdist.build import build_sdist, closing_text, compile_shard, plan_build
+    from torchwheel.sdist.request import SdistRequest, check_request, find_source, parse_allowed
     from torchwheel.sdist.sandbox import parse_variables
     from torchwheel.steps.cluster import parse_scheduler
     from torchwheel.steps.compiler_cache import parse_cache
@@ -319,20 +317,21 @@ def build(options: argparse.Namespace) -> int:
     request = request_of(
         SdistRequest,
         options,
+        *("plan", "shard", "from_shards"),
         source=source,
-        allowed=tuple(map(parse_allowed, options.allow)),
+        limits=Limits(options.max_size_mib, allowed=tuple(map(parse_allowed, options.allowed))),
         launcher=find_launcher(print_error) if options.launcher else (),
         variables=parse_variables(options.variables, os.environ),
         cache=parse_cache(options.cache) if options.cache else None,
         on=parse_scheduler(options.on, os.environ) if options.on else None,
     )
+    check_request(request)
     with Terminal().live_line() as progress:
         if options.plan:
-            plan = plan_build(request, cache_folder(), progress)
-            print(plan_text(plan, options.plan))
+            print(plan_build(request, options.plan, cache_folder(), progress))
             return 0
         if shard:
-            print(shard_text(*compile_shard(request, shard, cache_folder(), progress)))
+            print(compile_shard(request, shard, cache_folder(), progress))
             return 0
         record = build_sdist(request, cache_folder(), progress, options.from_shards)
     print(closing_text(record, options.dist))

@@ -1,6 +1,7 @@
 """Commands that prove finished wheels."""
 
 import argparse
+import dataclasses
 from pathlib import Path
 
 from torchwheel_runtime.arguments import LOCKED, MATRIX, command, option, positive_number
@@ -89,44 +90,34 @@ def smoke(options: argparse.Namespace) -> int:
     """Run the smoke tests of a wheel and write their record."""
     from torchwheel.smoke.record import record_text
     from torchwheel.smoke.requirements import bundled_with
-    from torchwheel.smoke.testing import smoke
+    from torchwheel.smoke.testing import Trial, smoke
     from torchwheel_runtime.toolkit.cache import cache_folder
 
-    tests, torch = options.tests, options.torch
-    requires: tuple[str, ...] = ("pytest",)
-    imports: tuple[str, ...] = ()
-    without_gpu: tuple[str, ...] | None = ()
-    locks: Path | None = None
-    if tests is None:
+    trial = Trial(options.tests, options.torch)
+    if options.tests is None:
         # With --tests the matrix is not read: an offline GPU machine has no YAML parser.
         from torchwheel.inspect.wheel import read_wheel
         from torchwheel.matrix.load import load
-        from torchwheel.pipeline.sources import locks_folder, project_folder, tests_folder
+        from torchwheel.pipeline.sources import project_folder, trial_of
         from torchwheel.smoke.environment import default_torch
 
         matrix = load(options.matrix)
-        section, root = matrix.smoke, options.matrix.resolve().parent
+        root = options.matrix.resolve().parent
         source = project_folder(matrix, root, cache_folder(), Terminal())
-        tests, requires = tests_folder(matrix, root, source), section.requires
-        imports, without_gpu = matrix.own_build.imports, matrix.without_gpu
-        locks = locks_folder(matrix, root) if options.locked else None
-        torch = torch or (section.torch and default_torch(read_wheel(options.wheel), section.torch))
+        trial = trial_of(matrix, root, source, locked=options.locked)
+        default = trial.torch and default_torch(read_wheel(options.wheel), trial.torch)
+        trial = dataclasses.replace(trial, torch=options.torch or default)
     file = options.record or Path("dist", "smoke", f"{options.wheel.name}.json")
     with Terminal().live_line() as progress:
         record = smoke(
             options.wheel,
-            tests=tests,
-            torch=torch,
-            requires=requires,
+            trial,
             bundled=bundled_with(options.wheel),
-            here=options.here,
             record=file,
-            junit=options.junit or file.with_suffix(".xml"),
             cache=cache_folder(),
             progress=progress,
-            without_gpu=without_gpu,
-            imports=imports,
-            locks=locks,
+            junit=options.junit or file.with_suffix(".xml"),
+            here=options.here,
         )
     print(f"{record_text(record)}record: {file}")
     return int(not record.ok)
@@ -162,25 +153,26 @@ def smoke(options: argparse.Namespace) -> int:
 )
 def compat(options: argparse.Namespace) -> int:
     """Run the smoke tests of a wheel with each torch and print a table."""
+    from torchwheel.interpreters import find_interpreter, running_interpreter
     from torchwheel.matrix.load import load
-    from torchwheel.pipeline.sources import project_folder, tests_folder
+    from torchwheel.pipeline.sources import project_folder, trial_of
     from torchwheel.smoke.compat import compat, compat_text
-    from torchwheel.smoke.requirements import find_interpreter, running_interpreter
     from torchwheel_runtime.toolkit.cache import cache_folder
 
     matrix, root = load(options.matrix), options.matrix.resolve().parent
     source = project_folder(matrix, root, cache_folder(), Terminal())
     pythons = [find_interpreter(name) for name in options.python or ()]
+    trial = trial_of(matrix, root, source, locked=False)
+    if options.all_tests:
+        trial = dataclasses.replace(trial, without_gpu=())
     with Terminal().live_line() as progress:
         rows = compat(
             options.wheel,
             options.torch or [f"{minor}.0" for minor in matrix.torch],
-            tests=tests_folder(matrix, root, source),
-            requires=matrix.smoke.requires,
+            trial,
             record=options.record,
             progress=progress,
             pythons=pythons or [running_interpreter()],
-            without_gpu=() if options.all_tests else matrix.without_gpu,
             cache=cache_folder() if options.keep else None,
         )
     print(f"{compat_text(rows)}record: {options.record}")

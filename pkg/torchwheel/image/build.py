@@ -1,29 +1,49 @@
-"""Builds images and the images they are made of; an image that exists is looked up once."""
+"""`torchwheel images` and `base-images`: builds images and the images they are made of.
+
+An image that exists is looked up once.
+"""
 
 import dataclasses
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from torchwheel.image.engine import Engine
+from torchwheel.image.engine import Engine, find_engine
 from torchwheel.image.recipes import (
     BaseImage,
     Image,
+    emulated_image,
     image_digest,
+    image_of,
     image_reference,
     require_snapshot,
+    service_of,
 )
-from torchwheel.image.registry import DIGEST_LABEL, Registry, pull_image
+from torchwheel.image.registry import (
+    DIGEST_LABEL,
+    VARIABLE,
+    ImagesLock,
+    Registry,
+    digest_of_base,
+    pull_image,
+    push_image,
+    registry_of,
+    write_lock,
+)
+from torchwheel.matrix.load import load
+from torchwheel.matrix.sections import Matrix
+from torchwheel.matrix.variants import select
 from torchwheel_runtime import process
 from torchwheel_runtime.console import Progress
-from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.fetch import ca_bundle
 from torchwheel_runtime.files import path_inside
 from torchwheel_runtime.lock import hold_lock, say_waiting
 from torchwheel_runtime.ownership import trusted_folder
+from torchwheel_runtime.toolkit.cache import cache_folder
 
 
 def make_base(
@@ -191,3 +211,83 @@ def _build_image(
         if bundle := ca_bundle():
             arguments += ["--secret", f"id=ca,src={bundle}"]
         engine.call([*arguments, str(context)], f"image {image.name}", log)
+
+
+def images(
+    matrix_file: Path, names: Sequence[str], progress: Progress, *, push: bool = False
+) -> str:
+    """Pull or build the missing images of the variants; returns a line for each image.
+
+    With `push` they are pushed to the registry, and the lock pins them as they are there.
+    """
+    cache, engine = cache_folder(), find_engine()
+    matrix, root = load(matrix_file), matrix_file.resolve().parent
+    registry = registry_of(matrix, root)
+    if push and registry.address is None:
+        raise UsageError(
+            "images --push: expected a registry, found none; name it in containers.registry of "
+            f"matrix.yaml or in {VARIABLE}"
+        )
+    needed = _images(matrix, root, names)
+    built: dict[str, BuiltImage] = {}
+    for image in needed:
+        one = ensure_image(engine, image, cache, progress, registry)
+        if one.reference not in built or one.origin != "kept":
+            built[one.reference] = one
+    lines = [f"{one.origin:6}  {name}" for name, one in built.items()]
+    if push:
+        lines += _push(engine, registry, needed, list(built), progress)
+    return "\n".join(lines)
+
+
+def _push(
+    engine: Engine,
+    registry: Registry,
+    needed: Sequence[Image],
+    references: Sequence[str],
+    progress: Progress,
+) -> Iterator[str]:
+    """Push the images and pin them; yields a line for each."""
+    address = registry.address
+    assert address  # noqa: S101 - the caller has looked
+    lock = registry.lock()
+    pinned: dict[str, str] = {}
+    for reference in references:
+        progress.step(f"pushing {reference}")
+        key = reference.partition("/")[2].partition("/")[2]
+        pinned[key] = push_image(engine, address, reference)
+        yield f"pushed  {address}/{key} {pinned[key]}"
+    # Of an image that was pushed under another recipe the old digest is of no use any more.
+    fresh = {key.partition(":")[0] for key in pinned}
+    others = {key: at for key, at in lock.images.items() if key.partition(":")[0] not in fresh}
+    publics = dict.fromkeys(base.public for image in needed for base in _bases(image))
+    found = {name: digest_of_base(engine, name) for name in publics}
+    bases = {**lock.bases, **{name: at for name, at in found.items() if at}}
+    write_lock(registry, ImagesLock({**others, **pinned}, bases))
+
+
+def base_images(matrix_file: Path, names: Sequence[str], progress: Progress) -> str:
+    """Make the base images of the variants' images again: Debian releases."""
+    engine = find_engine()
+    matrix, root = load(matrix_file), matrix_file.resolve().parent
+    service = service_of(matrix.containers) if matrix.containers else None
+    needed = _images(matrix, root, names)
+    bases = dict.fromkeys(base for image in needed for base in _bases(image))
+    for base in bases:
+        make_base(engine, base, progress, service)
+    return "\n".join(f"made  {base.local}" for base in bases)
+
+
+def _images(matrix: Matrix, root: Path, names: Sequence[str]) -> list[Image]:
+    variants = select(matrix, tuple(names) or ("release",))
+    native = [build for variant in variants for build in variant.builds]
+    emulated = [emulated_image(matrix, variant, root) for variant in native]
+    return [image_of(matrix, v, root) for v in native] + [image for image in emulated if image]
+
+
+def _bases(image: Image) -> Iterator[BaseImage]:
+    for needed in image.needs.values():
+        if isinstance(needed, BaseImage):
+            yield needed
+        else:
+            yield from _bases(needed)

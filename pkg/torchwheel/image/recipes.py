@@ -8,6 +8,7 @@ import hashlib
 import http.client
 import os
 import platform
+import ssl
 import urllib.request
 from collections.abc import Container, Mapping
 from pathlib import Path
@@ -18,8 +19,8 @@ from torchwheel.matrix.forms import SERVICE
 from torchwheel.matrix.sections import Containers, Matrix, Toolkit
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.project_links import own_paths
-from torchwheel_runtime.download import open_url, trusting
 from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.fetch import open_url
 from torchwheel_runtime.toolkit.index import requirement_lines
 from torchwheel_runtime.toolkit.lock import components, pinned_requirements
 
@@ -50,7 +51,7 @@ def require_snapshot(service: str, date: str, suite: str) -> None:
     address = f"{service}/debian/{date}/dists/{suite}/InRelease"
     try:
         request = urllib.request.Request(address, method="HEAD")  # noqa: S310 - http or https
-        open_url(request, trusting(None)).close()
+        open_url(request, ssl.create_default_context()).close()
     except (http.client.HTTPException, OSError, ValueError) as error:
         # An answer with an error says it itself; else the reason is inside.
         inside = isinstance(error, URLError) and not isinstance(error, HTTPError)

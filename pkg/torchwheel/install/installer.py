@@ -3,12 +3,14 @@
 import argparse
 import importlib.util
 import os
+import re
 import shutil
 import sys
+import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple
-from urllib.parse import quote
 
 from packaging.requirements import Requirement
 
@@ -18,17 +20,15 @@ from torchwheel.install.environment import TargetEnvironment, find_environment
 from torchwheel.install.page import OfferedWheel
 from torchwheel.install.plan import InstallPlan, Ranking, choose, parse_wanted, plan
 from torchwheel_runtime import process
-from torchwheel_runtime.arguments import request_of
 from torchwheel_runtime.console import Progress, Quiet, Terminal
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
-from torchwheel_runtime.fetch import Fetcher, check_address
+from torchwheel_runtime.fetch import Fetcher, ca_bundle, check_address
 from torchwheel_runtime.files import private_folder, temporary_variables
 from torchwheel_runtime.pip import pip_reason
 from torchwheel_runtime.text import escape, hide_users
 
 Name = Literal["pip", "uv"]
 _SECONDS = 3600
-_OF_ADDRESSES = "%/:?=&~+!$'()*,;@[]"
 
 
 def run_install(options: argparse.Namespace) -> int:
@@ -65,7 +65,7 @@ def _install(
     program = find_installer(environment, options.installer)
     first = ranking.accepted[0]
     progress.step(f"download {first.candidate.file}")
-    trust = request_of(Trust, options)
+    trust = Trust(options.repository, options.trusted_root, options.workflow, options.self_hosted)
     made = plan(options.index, first, environment, fetch, trust, dependencies=not options.no_deps)
     for download in made.downloads:
         state = "verified" if download.signature.verified else "not signed"
@@ -75,7 +75,7 @@ def _install(
         progress.step(f"{program.name} install {' '.join(map(str, made.others))}")
         install_others(program, made.others, environment, private_folder())
     progress.step(f"{program.name} install {first.candidate.file}")
-    install_wheels(program, [download.wheel for download in made.downloads])
+    install_files(program, [download.wheel for download in made.downloads])
     files = ", ".join(download.wheel.file for download in made.downloads)
     progress.say(f"installed by {program.name}: {files}")
     return made
@@ -112,16 +112,32 @@ def find_installer(environment: TargetEnvironment, wanted: Name | None = None) -
     )
 
 
-def install_wheels(installer: Installer, wheels: Sequence[OfferedWheel]) -> None:
-    """Install wheels from their addresses, each with the sha256 that was verified."""
-    wanted = [
-        # An address on a page may have blanks, which a requirement cannot.
-        f"{one.file.partition('-')[0]} @ {quote(one.url, safe=_OF_ADDRESSES)}#sha256={one.sha256}"
-        for one in wheels
-    ]
-    # An installed wheel of the same version may have other bytes.
-    again = "--force-reinstall" if installer.name == "pip" else "--reinstall"
-    _run(installer, ["--no-deps", again, "--quiet", *wanted])
+def install_files(installer: Installer, wheels: Sequence[OfferedWheel]) -> None:
+    """Install wheels that were verified, each from its own address by its hash, and nothing else.
+
+    pip and uv note the address (PEP 610), so `pip freeze` shows it. They trust whom `Fetcher` does.
+    """
+    options = ["--no-deps", "--no-index", "--require-hashes", "--quiet"]
+    bundle, variables = ca_bundle(), {}
+    if installer.name == "pip":
+        options += ["--force-reinstall", *(["--cert", str(bundle)] if bundle else [])]
+    else:
+        options += ["--reinstall", "--no-config"]
+        trusted = {"UV_SYSTEM_CERTS": "1", "UV_NATIVE_TLS": "1"}  # two names, by uv's release
+        variables = {"SSL_CERT_FILE": str(bundle.absolute())} if bundle else trusted
+    _run(installer, [*options, *map(direct_reference, wheels)], variables)
+
+
+def direct_reference(wheel: OfferedWheel) -> str:
+    """The requirement of a wheel at its address: `name @ url#sha256=...`.
+
+    uv replaces ${NAME} in an address by a variable, which must not reach the index's host.
+    """
+    address = _NOT_IN_ADDRESSES.sub(lambda found: urllib.parse.quote(found[0]), wheel.url)
+    return f"{wheel.file.partition('-')[0]} @ {address}#sha256={wheel.sha256}"
+
+
+_NOT_IN_ADDRESSES = re.compile(r"[^!#%&'()*+,./0-9:=?@A-Z\[\]_a-z~-]")
 
 
 def install_others(
@@ -141,9 +157,11 @@ def install_others(
     _run(installer, ["--quiet", "--constraint", str(constraints), *map(str, requirements)])
 
 
-def _run(installer: Installer, options: Sequence[str]) -> None:
+def _run(
+    installer: Installer, options: Sequence[str], own: Mapping[str, str] = MappingProxyType({})
+) -> None:
     doing = f"{installer.name} install"
-    variables, folder = {**os.environ, **temporary_variables()}, None
+    variables, folder = {**os.environ, **temporary_variables(), **own}, None
     if installer.name == "uv":
         # It obeys uv.toml and pyproject.toml of the folder that it runs in and of those above.
         variables, folder = {**variables, **_absolute_places(variables)}, "/"

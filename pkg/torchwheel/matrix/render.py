@@ -4,8 +4,9 @@ The pipeline has the jobs of a release up to its folder. It is JSON, which is YA
 is the nox session that the workflows for GitHub call.
 """
 
+import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -16,33 +17,59 @@ from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.shards import Shard
 from torchwheel_runtime.text import hanging_lines, table_rows
 
-MatrixFormat = Literal["table", "json", "github", "kernels"]
+MatrixFormat = Literal["table", "json", "github", "kernels", "gitlab"]
 
 _MOST_JOBS = 256
 """The most jobs that GitHub runs of one strategy."""
 
 
-def matrix_text(
-    matrix: Matrix, variants: Sequence[Variant], form: MatrixFormat, shards: int = 1
-) -> str:
+@dataclasses.dataclass(frozen=True)
+class MatrixPlan:
+    """What a form shows.
+
+    Attributes:
+        matrix: the matrix.
+        variants: what to build.
+        shards: how many jobs compile the kernels of a toolkit, where the matrix does not say it.
+        selection: the words that selected the variants, for `assemble`.
+    """
+
+    matrix: Matrix
+    variants: Sequence[Variant]
+    shards: int = 1
+    selection: Sequence[str] = ()
+
+
+def matrix_text(plan: MatrixPlan, form: MatrixFormat) -> str:
     """The variants in one of the forms, byte-stable, ending with a newline.
 
-    The form "kernels" has the kernels that they link: a job for each of the `shards` of a toolkit.
+    The form "kernels" has the kernels that they link: a job for each shard of a toolkit.
+
+    Raises:
+        UsageError: there are more jobs than a CI runs at once, or than one of its jobs may need.
     """
-    if form == "table":
-        return _table(matrix, variants)
-    if form == "json":
-        return json.dumps([_fields(variant) for variant in variants], indent=1) + "\n"
-    if form == "kernels":
-        include = [
-            _kernels_job(matrix, build, name, shard)
-            for build in kernel_builds(matrix, variants)
-            for name, shard in build.artifacts(shards).items()
-        ] or [_no_kernels_job(matrix, variants[0])]
-    else:
-        include = [_job(matrix, variant, shards) for variant in variants]
+    return _RENDERERS[form](plan)
+
+
+def _json(plan: MatrixPlan) -> str:
+    return json.dumps([_fields(variant) for variant in plan.variants], indent=1) + "\n"
+
+
+def _github(plan: MatrixPlan) -> str:
+    return _strategy([_job(plan, variant) for variant in plan.variants], "variants")
+
+
+def _github_kernels(plan: MatrixPlan) -> str:
+    jobs = [
+        _kernels_job(plan.matrix, build, name, shard)
+        for build in kernel_builds(plan.matrix, plan.variants)
+        for name, shard in build.artifacts(plan.shards).items()
+    ]
+    return _strategy(jobs or [_no_kernels_job(plan.matrix, plan.variants[0])], "shards")
+
+
+def _strategy(include: Sequence["_Job"], jobs: str) -> str:
     if len(include) > _MOST_JOBS:
-        jobs = "shards" if form == "kernels" else "variants"
         raise UsageError(
             f"{len(include)} {jobs} are more than GitHub's {_MOST_JOBS} jobs of one matrix; "
             "select fewer"
@@ -80,20 +107,21 @@ def _no_kernels_job(matrix: Matrix, variant: Variant) -> _Job:
     return {**dict.fromkeys(fields, ""), "runner": build_runner(matrix, variant)}
 
 
-def _kernel_artifacts(matrix: Matrix, variant: Variant, shards: int) -> str:
-    """A pattern that matches the artifacts of the kernels that a variant links; empty for none."""
-    builds = kernel_builds(matrix, [variant])
-    names = [name for build in builds for name in build.artifacts(shards)]
-    return f"{{{','.join(names)}}}" if len(names) > 1 else "".join(names)
+def _linked_artifacts(plan: MatrixPlan, variant: Variant) -> list[str]:
+    """The artifacts of the kernels that a variant links."""
+    builds = kernel_builds(plan.matrix, [variant])
+    return [name for build in builds for name in build.artifacts(plan.shards)]
 
 
-def _job(matrix: Matrix, variant: Variant, shards: int) -> _Job:
+def _job(plan: MatrixPlan, variant: Variant) -> _Job:
+    matrix, names = plan.matrix, _linked_artifacts(plan, variant)
     job: _Job = {
         key: ";".join(value) if isinstance(value, tuple) else value or ""
         for key, value in _fields(variant).items()
     }
     job["python"] = variant.python or ""
-    job["kernels"] = _kernel_artifacts(matrix, variant, shards)
+    # A pattern that matches them.
+    job["kernels"] = f"{{{','.join(names)}}}" if len(names) > 1 else "".join(names)
     job["build_runner"] = build_runner(matrix, variant)
     job["gpu_runner"] = gpu_runner(matrix, variant)
     job["smoke_runner"] = smoke_runner(matrix, variant)
@@ -119,7 +147,8 @@ def _fields(variant: Variant) -> dict[str, str | tuple[str, ...] | None]:
     }
 
 
-def _table(matrix: Matrix, variants: Sequence[Variant]) -> str:
+def _table(plan: MatrixPlan) -> str:
+    matrix, variants = plan.matrix, plan.variants
     rows = [("variant", "abi", "torch", "python", "platform")]
     rows += [(v.id, v.abi, v.torch_range, v.python_tag, v.platform) for v in variants]
     lines = table_rows("< < < < <", rows)
@@ -142,36 +171,22 @@ _MOST_NEEDS = 50
 """The most jobs that GitLab lets one job need."""
 
 
-def gitlab_text(
-    matrix: Matrix, variants: Sequence[Variant], selection: Sequence[str], shards: int = 1
-) -> str:
-    """The pipeline, byte-stable, ending with a newline.
-
-    Args:
-        matrix: the matrix.
-        variants: what to build.
-        selection: the words that selected them, for `assemble`.
-        shards: how many jobs compile the kernels of a toolkit, where the matrix does not say it.
-
-    Raises:
-        UsageError: a wheel is linked from more jobs than GitLab lets one need.
-    """
-    jobs: dict[str, _GitlabJob] = {}
-    for build in kernel_builds(matrix, variants):
-        for name, shard in build.artifacts(shards).items():
+def _gitlab(plan: MatrixPlan) -> str:
+    matrix, jobs = plan.matrix, dict[str, _GitlabJob]()
+    for build in kernel_builds(matrix, plan.variants):
+        for name, shard in build.artifacts(plan.shards).items():
             jobs[name] = _gitlab_kernels_job(matrix, build, shard)
-    for variant in variants:
-        builds = kernel_builds(matrix, [variant])
-        linked = [name for build in builds for name in build.artifacts(shards)]
+    for variant in plan.variants:
+        linked = _linked_artifacts(plan, variant)
         if len(linked) > _MOST_NEEDS:
             raise UsageError(
                 f"{variant.id}: is linked from {len(linked)} jobs; expected at most {_MOST_NEEDS}, "
                 "which GitLab lets a job need: lower --shards, or build.shards of matrix.yaml"
             )
         jobs[f"wheel-{variant.id}"] = _build_job(matrix, variant, linked)
-    for variant in variants:
+    for variant in plan.variants:
         jobs[f"smoke-{variant.id}"] = _smoke_job(matrix, variant)
-    jobs["assemble"] = _assemble_job(selection)
+    jobs["assemble"] = _assemble_job(plan.selection)
     pipeline = {
         "stages": ["kernels", "wheels", "smoke", "assemble"],
         "default": {"before_script": [_NOX], "interruptible": True},
@@ -233,3 +248,12 @@ def _assemble_job(selection: Sequence[str]) -> _GitlabJob:
         "variables": chosen,
         "artifacts": {"paths": ["release"], "expire_in": _KEPT},
     }
+
+
+_RENDERERS: Mapping[MatrixFormat, Callable[[MatrixPlan], str]] = {
+    "table": _table,
+    "json": _json,
+    "github": _github,
+    "kernels": _github_kernels,
+    "gitlab": _gitlab,
+}

@@ -34,7 +34,7 @@ from torchwheel.pipeline.inputs import (
     Run,
     build_environment,
     kernels_only,
-    toolkit_variables,
+    own_build_variables,
     torch_requirement,
 )
 from torchwheel.pipeline.own_build import OwnBuildPlan
@@ -180,19 +180,14 @@ def _environment(
 def _own_build_environment(run: Run, toolkit: Toolkit, forwarded: Sequence[str]) -> dict[str, str]:
     """The variables of an ordinary project's build, against the torch of its release."""
     project = run.matrix.own_build.environment_for(toolkit.name)
-    home, own = str(own_build.TOOLKIT_HOME), str(own_build.ENVIRONMENT)
+    places = own_build.PLACES
+    home, own = places.toolkit_home, places.environment
     return {
         **project,
         "PYTHONPATH": f"{TORCHWHEEL}:{own}",
         # cibuildwheel wants its Python first.
-        "PATH": f"{own_build.NINJA.parent}:$PATH:{home}/bin:{own}/bin",
-        "MAX_JOBS": str(run.jobs),
-        "CXX": str(own_build.CXX),
-        **toolkit_variables(toolkit.backend, toolkit.archs, home),
-        # Many projects build for CUDA only if torch.cuda.is_available(); most heed this variable.
-        "FORCE_CUDA": project.get("FORCE_CUDA", "1"),
-        # torch 2.13 and later adds sccache itself; one launcher is enough.
-        "TORCH_NO_COMPILER_WRAPPER": "1",
+        "PATH": f"{places.ninja.parent}:$PATH:{home}/bin:{own}/bin",
+        **own_build_variables(toolkit, home, places.cxx, run.jobs, project.get("FORCE_CUDA", "1")),
         **_SCCACHE,
         **({} if forwarded else {"SCCACHE_DIR": f"{SHARED}/sccache", "SCCACHE_CACHE_SIZE": "5G"}),
     }
@@ -206,12 +201,12 @@ def requirements_to_try(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
 
 def _lock(run: Run, variant: Variant) -> tuple[list[Volume], str]:
     """The mount of the locks, and the one among them that the wheel is tried with; else none."""
-    if run.locks is None:
+    if run.trial.locks is None:
         return [], ""
     python = python_of(run.matrix, variant)
     markers = {"python_version": python, "python_full_version": f"{python}.0"}
-    lock = find_lock(run.locks, requirements_to_try(run.matrix, variant), markers)
-    return [(str(run.locks.resolve()), LOCKS, "ro")], f"{LOCKS}/{lock.name}"
+    lock = find_lock(run.trial.locks, requirements_to_try(run.matrix, variant), markers)
+    return [(str(run.trial.locks.resolve()), LOCKS, "ro")], f"{LOCKS}/{lock.name}"
 
 
 def _linked_volumes(run: Run, variant: Variant) -> list[Volume]:
@@ -237,6 +232,7 @@ def _uv_cache(cache: Path, space: int, engine: Engine) -> tuple[list[Volume], di
 def plan_of(run: Run, variant: Variant, shard: Shard | None = None) -> OwnBuildPlan:
     """What the container needs to know of an ordinary project's build, or of a shard of it."""
     linked: Literal["link", ""] = "link" if run.linked.get(variant.id) else ""
+    paths = _build_paths(variant)
     build, ordinary, toolkit = run.matrix.own_build, run.matrix.abis.ordinary, variant.toolkit
     return OwnBuildPlan(
         torch=torch_requirement(run, variant) or "torch",
@@ -245,7 +241,8 @@ def plan_of(run: Run, variant: Variant, shard: Shard | None = None) -> OwnBuildP
         archs=arch_list(toolkit.archs) if toolkit else "",
         archs_by=build.archs_by,
         backend=toolkit.backend if toolkit else "cuda",
-        toolkit=Path(_build_paths(variant).toolkit),
+        toolkit=Path(paths.toolkit),
+        cxx=Path(paths.cxx or "/usr/bin/g++"),
         launcher=("sccache",) if run.launcher else (),
         python=ordinary.python if ordinary else "each",
         work="shard" if shard else linked,

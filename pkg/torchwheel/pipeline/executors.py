@@ -4,6 +4,7 @@ A universal wheel has the project's Python files and the library of each of its 
 """
 
 import dataclasses
+import functools
 import hashlib
 import re
 import zipfile
@@ -34,7 +35,7 @@ Compiler = Host | Container
 """Builds the wheel of a variant, or compiles a shard of its objects, and tries the wheel."""
 
 
-def executor_of(run: Run, variant: Variant) -> Compiler:
+def compiler_of(run: Run, variant: Variant) -> Compiler:
     """A container for native code, if the run has an engine, else the host; makes the image."""
     if run.engine is None or variant.toolkit is None:
         return Host(run, variant)
@@ -57,46 +58,49 @@ class PartFile:
     flags: bytes = b""
 
 
-def buildable_parts(run: Run, variant: Variant) -> tuple[Variant, ...]:
-    """The parts that can be built here: all in containers, those of PyPI's toolkits on the host.
-
-    Raises:
-        UsageError: no kernel library can be built here.
-    """
-    if run.engine is not None:
-        return variant.parts
-    parts = tuple(part for part in variant.parts if container_reason(part) is None)
-    if not any(part.part == "kernels" for part in parts):
-        names = ", ".join(part.library for part in variant.parts if part.part == "kernels")
-        raise UsageError(
-            f"{variant.id}: none of its toolkits ({names}) can be built on this host: "
-            "add --container"
-        )
-    return parts
-
-
-def part_key(run: Run, part: Variant) -> str:
-    """The hash of every input that can change a part's library."""
-    return cache_key(run, part, executor_of(run, part).facts)
-
-
 @dataclasses.dataclass(frozen=True)
 class Assembler:
-    """Has each part of a universal wheel built by its own executor, and puts them together."""
+    """Has each part of a universal wheel built by its compiler, and puts them together."""
 
     run: Run
     variant: Variant
+    compilers: tuple[Compiler, ...]
     place: ClassVar[str] = "host"
 
-    @property
+    @functools.cached_property
     def facts(self) -> Sequence[str]:
-        """The keys of the parts."""
-        return [part_key(self.run, part) for part in self.variant.parts]
+        """The key of each part: the hash of every input that can change its library."""
+        return [cache_key(one.run, one.variant, one.facts) for one in self.compilers]
 
     def build(self, out: Path, clock: Clock, *, tests: bool = True) -> BuiltWheel:
-        """The finished wheel, below `out`; nothing tries it here, whatever `tests` says."""
+        """The finished wheel, below `out`; nothing tries it here, whatever `tests` says.
+
+        Parts are built side by side, in the variant's order: kernels, which take longest, come
+        first. They are kept for the next run.
+        """
         del tests
-        wheel = build_universal(self.run, self.variant, out, clock)
+        for name in ("base", "merged", "repaired", "finished"):
+            (out / name).mkdir()
+
+        def obtain(keyed: tuple[Compiler, str]) -> PartFile:
+            compiler, key = keyed
+            try:
+                with clock.step(compiler.variant.id):
+                    return _obtain_part(compiler, key, out)
+            except TorchwheelError as error:
+                # The parts at work are finished first, which can take minutes.
+                self.run.progress.say(f"{compiler.variant.id}: FAILED: {error}")
+                raise
+
+        keyed = list(zip(self.compilers, self.facts, strict=True))
+        files = in_order(keyed, obtain, self.run.parts_at_once)
+        with clock.step("assemble"):
+            self.run.progress.step(f"{self.variant.id}: assembling")
+            base = Host(self.run, self.variant).build_base(out / "base")
+            merged = merge(base, files, self.variant.platform, out / "merged")
+            repaired = repair(merged, out / "repaired")
+            claims = universal_claims(self.run, self.variant, files, repaired)
+            wheel = stamp(repaired, claims, out / "finished")
         return BuiltWheel(wheel, cpu_seconds=cpu_seconds_of_parts(self.run, self.variant))
 
     def smoke(self, built: BuiltWheel, clock: Clock) -> SmokeRecord | None:
@@ -113,9 +117,39 @@ Executor = Host | Container | Assembler
 """Has what builds a variant need: `place` and `facts`, which name it; `build` and `smoke`."""
 
 
+def executor_of(run: Run, variant: Variant) -> Executor:
+    """What builds a variant."""
+    if variant.parts:
+        return Assembler(run, variant, tuple(compiler_of(run, part) for part in variant.parts))
+    return compiler_of(run, variant)
+
+
+def compilers_in(executor: Executor) -> tuple[Compiler, ...]:
+    """What compiles: the executor itself, or one for each part."""
+    return executor.compilers if isinstance(executor, Assembler) else (executor,)
+
+
+def with_run(executor: Executor, run: Run) -> Executor:
+    """The same executor in another run, e.g. for a second build elsewhere."""
+    if isinstance(executor, Assembler):
+        compilers = tuple(dataclasses.replace(one, run=run) for one in executor.compilers)
+        return Assembler(run, executor.variant, compilers)
+    return dataclasses.replace(executor, run=run)
+
+
 def with_parts_here(run: Run, variant: Variant) -> Variant:
-    """The variant with the parts that can be built here; says which kernels are left out."""
-    parts = buildable_parts(run, variant)
+    """The variant with the parts that can be built here; says which kernels are left out.
+
+    Raises:
+        UsageError: no kernel library can be built here.
+    """
+    parts = tuple(p for p in variant.parts if container_reason(p, run.engine) is None)
+    if not any(part.part == "kernels" for part in parts):
+        names = ", ".join(part.library for part in variant.parts if part.part == "kernels")
+        raise UsageError(
+            f"{variant.id}: none of its toolkits ({names}) can be built on this host: "
+            "add --container"
+        )
     left_out = [part.library for part in variant.parts if part not in parts]
     if left_out:
         run.progress.say(
@@ -124,40 +158,14 @@ def with_parts_here(run: Run, variant: Variant) -> Variant:
     return dataclasses.replace(variant, parts=parts)
 
 
-def build_universal(run: Run, variant: Variant, out: Path, clock: Clock) -> Path:
-    """The finished wheel of `variant`, below `out`; its parts are kept for the next run.
-
-    Parts are built side by side, in the variant's order: kernels, which take longest, come first.
-    """
-    for name in ("base", "merged", "repaired", "finished"):
-        (out / name).mkdir()
-
-    def obtain(part: Variant) -> PartFile:
-        try:
-            with clock.step(part.id):
-                return _obtain_part(run, part, out)
-        except TorchwheelError as error:
-            # The parts at work are finished first, which can take minutes.
-            run.progress.say(f"{part.id}: FAILED: {error}")
-            raise
-
-    files = in_order(variant.parts, obtain, run.parts_at_once)
-    with clock.step("assemble"):
-        run.progress.step(f"{variant.id}: assembling")
-        base = Host(run, variant).build_base(out / "base")
-        merged = merge(base, files, variant.platform, out / "merged")
-        repaired = repair(merged, out / "repaired")
-        claims = universal_claims(run, variant, files, repaired)
-        return stamp(repaired, claims, out / "finished")
-
-
-def _obtain_part(run: Run, part: Variant, out: Path) -> PartFile:
+def _obtain_part(compiler: Compiler, key: str, out: Path) -> PartFile:
     """The library of a part, from the cache if nothing that decides its bytes has changed."""
-    folder = run.cached_folder("parts") / f"{part.id}-{part_key(run, part)[:16]}"
+    part = compiler.variant
+    folder = compiler.run.cached_folder("parts") / f"{part.id}-{key[:16]}"
     if not folder.is_dir():
         work = out / part.id
         work.mkdir()
-        wheel = executor_of(run, part).build(work, Clock(), tests=False).wheel
+        wheel = compiler.build(work, Clock(), tests=False).wheel
         name, data, flags = _library_in(wheel, part)
         with make_folder_atomically(folder) as temporary:
             target = temporary / PurePosixPath(name).name

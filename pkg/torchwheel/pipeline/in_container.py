@@ -29,11 +29,11 @@ from torchwheel.pipeline.inputs import NATIVE, Clock, Run, claims_of
 from torchwheel.pipeline.inside import read_cache_use, read_usage
 from torchwheel.pipeline.kernel_artifacts import carry, check_taken, compiled_objects, empty_steps
 from torchwheel.pipeline.records import BuiltWheel
-from torchwheel.pipeline.sources import is_plain_file, stage, tests_folder
-from torchwheel.smoke import results
+from torchwheel.pipeline.sources import is_plain_file, stage
+from torchwheel.smoke import probe_source, results
 from torchwheel.smoke.record import SmokeRecord, dump_smoke
 from torchwheel.smoke.results import read_probe, record_from_files
-from torchwheel.smoke.testing import arguments_of_tests, digest_of_tests, probe_source
+from torchwheel.smoke.testing import arguments_of_tests, digest_of_tests
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime import process
 from torchwheel_runtime.builder.environment import SHARD
@@ -50,6 +50,7 @@ what an earlier build left could be a link.
 """
 
 
+_PLACES = own_build.PLACES
 _FRONTEND = " ".join(cibw.FRONTEND)
 # Its argument: the tag of the Python.
 _COMPILE = f"""
@@ -62,8 +63,8 @@ python -m torchwheel.pipeline.inside account build
 # Its arguments: the tag of the Python, and the settings of the build backend.
 _COMPILE_OWN = f"""
 set -e
-export PATH={own_build.NINJA.parent}:/opt/python/$1-$1/bin:$PATH
-export PATH=$PATH:{own_build.TOOLKIT_HOME}/bin:{own_build.ENVIRONMENT}/bin
+export PATH={_PLACES.ninja.parent}:/opt/python/$1-$1/bin:$PATH
+export PATH=$PATH:{_PLACES.toolkit_home}/bin:{_PLACES.environment}/bin
 shift
 python -m torchwheel.pipeline.inside account start
 python -m torchwheel.pipeline.inside prepare {PROJECT}
@@ -279,7 +280,7 @@ def _smoke_record(
     run: Run, wheel: Path, folder: Path, status: int, tests: str | None
 ) -> SmokeRecord:
     sources, report = "", None
-    if tests and (suite := tests_folder(run.matrix, run.root, run.source)):
+    if tests and (suite := run.trial.tests):
         sources = digest_of_tests(suite)
         report = folder / inside.JUNIT
     return record_from_files(wheel, run.bundled, folder / inside.PROBE, report, sources, status)

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -19,10 +20,11 @@ from torchwheel.image.recipes import python_of
 from torchwheel.matrix.sections import Matrix, Toolkit
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.kernel_artifacts import KernelArtifact, digests
+from torchwheel.pipeline.sources import trial_of
+from torchwheel.smoke.testing import Trial
 from torchwheel.toolkit.torch_files import torch_file
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime.arch.lists import VARIABLES, arch_list, cmake_archs
-from torchwheel_runtime.arch.model import Arch, Backend
 from torchwheel_runtime.builder import environment
 from torchwheel_runtime.builder.recipe import own_sources_digest
 from torchwheel_runtime.claims import DLPACK_SINCE, Abi, Claims, Part
@@ -33,10 +35,16 @@ from torchwheel_runtime.toolkit.lock import components
 
 
 class Clock:
-    """Seconds per named step."""
+    """Seconds per named step, and of all since it was made."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self._made = time.monotonic()
+
+    @property
+    def total(self) -> float:
+        """The seconds so far."""
+        return round(time.monotonic() - self._made, 3)
 
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -70,8 +78,7 @@ class Run:
         kernels: the folder with compiled kernels that are linked; None to compile them.
         kernels_only: whether to fail where these do not serve, and not to compile.
         linked: the artifacts of that folder that serve, by the id of the variant or part.
-        locks: the folder of the locks that the wheels are tried with; None to take what an index
-            gives.
+        locked: whether the wheels are tried with the packages of the project's locks.
         server: the variables by which compilers on the host find the launcher's server.
     """
 
@@ -92,13 +99,18 @@ class Run:
     kernels: Path | None = None
     kernels_only: bool = False
     linked: Mapping[str, tuple[KernelArtifact, ...]] = dataclasses.field(default_factory=dict)
-    locks: Path | None = None
+    locked: bool = False
     server: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def id(self) -> str:
         """Label of the containers that runs with this output folder start."""
         return run_id(self.dist)
+
+    @functools.cached_property
+    def trial(self) -> Trial:
+        """What the wheels are tried with."""
+        return trial_of(self.matrix, self.root, self.source, locked=self.locked)
 
     def variant_folder(self, variant: Variant) -> Path:
         """The cached folder of `variant`: its objects, its build log."""
@@ -190,18 +202,35 @@ def build_environment(
     }
 
 
-def toolkit_variables(backend: Backend, archs: Sequence[Arch], home: str) -> dict[str, str]:
-    """By what torch's and CMake's builds find the toolkit in `home`, and its archs."""
-    listed = {VARIABLES[backend]: arch_list(archs)}
-    if backend == "rocm":
+def own_build_variables(
+    toolkit: Toolkit | None, home: Path | None, cxx: Path, jobs: int, force_cuda: str = "1"
+) -> dict[str, str]:
+    """The variables of an ordinary project's own build, wherever it runs.
+
+    By them the builds of torch and CMake find the toolkit in `home`, and its archs. Without a
+    toolkit they build without CUDA.
+    """
+    found: dict[str, str] = {}
+    if toolkit and toolkit.backend == "rocm":
         # hipcc itself goes by the image's ROCM_PATH.
-        return {"ROCM_HOME": home, **listed}
+        found = {"ROCM_HOME": str(home), VARIABLES["rocm"]: arch_list(toolkit.archs)}
+    elif toolkit:
+        # CMake compiles a file for CUDACXX and CUDAARCHS before it knows of torch.
+        found = {
+            environment.CUDA_HOME: str(home),
+            "CUDACXX": f"{home}/bin/nvcc",
+            VARIABLES["cuda"]: arch_list(toolkit.archs),
+            "CUDAARCHS": cmake_archs(toolkit.archs),
+        }
     return {
-        environment.CUDA_HOME: home,
-        # CMake's. It compiles a file for these before it knows of torch.
-        "CUDACXX": f"{home}/bin/nvcc",
-        **listed,
-        "CUDAARCHS": cmake_archs(archs),
+        "MAX_JOBS": str(jobs),
+        environment.CXX: str(cxx),
+        **found,
+        # Many projects build for CUDA only if torch.cuda.is_available(). A build machine may have
+        # no GPU; most of these projects heed this variable.
+        "FORCE_CUDA": force_cuda if toolkit else "0",
+        # torch 2.13 and later adds sccache itself; one launcher is enough.
+        "TORCH_NO_COMPILER_WRAPPER": "1",
     }
 
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from torchwheel.smoke import probe_source
 from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
@@ -134,8 +135,7 @@ def run_tests(project: str, arguments: Sequence[str]) -> NoReturn:
     bundled = sorted(wheel.name.split("-")[0] for wheel in BUNDLED.glob("*.whl"))
     # The installed torchwheel must be imported, not the one that runs this step.
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    source = (Path(__file__).parent.parent / "smoke" / "probe.py").read_text(encoding="utf-8")
-    command = ["python", "-c", source, "--of", f"--facts={VARIANT / PROBE}", *arguments]
+    command = ["python", "-c", probe_source(), "--of", f"--facts={VARIANT / PROBE}", *arguments]
     os.execvpe("python", [*command, project, *bundled], env)  # noqa: S606 - no shell is meant
 
 

@@ -23,7 +23,7 @@ from torchwheel.image.engine import Engine
 from torchwheel.matrix.kernel_builds import KernelBuild
 from torchwheel.pipeline.inside import DIVIDED
 from torchwheel.pipeline.sources import content_digest, is_plain_file, source_files
-from torchwheel.steps.graph import ExpectedObject
+from torchwheel.steps.graph import ExpectedObject, check_steps
 from torchwheel.steps.own_ninja import read_records, write_compiled
 from torchwheel_runtime.arch.lists import arch_list
 from torchwheel_runtime.builder.environment import operator_switches
@@ -334,8 +334,4 @@ def check_taken(artifacts: Iterable[KernelArtifact], steps: Path) -> None:
     """Raise unless the linked steps are all those of the shards."""
     found = {record.name for record in read_records(steps)}
     expected = {entry.output for one in artifacts for entry in one.manifest.objects}
-    if found != expected:
-        raise TorchwheelError(
-            f"expected the {len(expected)} steps of the shards, found {len(found)}; they differ in "
-            f"{min(found ^ expected)}; compile the shards of these sources"
-        )
+    check_steps(sorted(found), sorted(expected))

@@ -7,11 +7,10 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchwheel.image.engine import find_engine
 from torchwheel.matrix.kernel_builds import KernelBuild, compiled_variants, select_kernels
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant
-from torchwheel.pipeline.executors import executor_of
+from torchwheel.pipeline.executors import compiler_of
 from torchwheel.pipeline.inputs import Run
 from torchwheel.pipeline.kernel_artifacts import (
     KernelInputs,
@@ -22,13 +21,14 @@ from torchwheel.pipeline.kernel_artifacts import (
     write_manifest,
 )
 from torchwheel.pipeline.on_host import container_reason
-from torchwheel.pipeline.sources import project_folder
+from torchwheel.pipeline.records import BuildCall
 from torchwheel.pipeline.variant import elsewhere, inputs_of_kernels
 from torchwheel.pipeline.wheels import (
     at_work,
     can_build_twice,
+    engine_for,
     jobs_of,
-    launcher_of,
+    open_run,
     with_archs,
 )
 from torchwheel_runtime.builder.objects import MANIFEST, CompiledObject, ObjectList
@@ -38,50 +38,32 @@ from torchwheel_runtime.files import explain_full_disk, make_folder_atomically
 from torchwheel_runtime.json_files import read_json
 from torchwheel_runtime.lock import hold_lock, say_waiting
 from torchwheel_runtime.shards import Shard
-from torchwheel_runtime.toolkit.cache import cache_folder
 
 
 @dataclasses.dataclass(frozen=True)
-class KernelsRequest:
+class KernelsRequest(BuildCall):
     """One call of `torchwheel kernels`. Each field is the option of its name."""
 
-    matrix: Path
-    toolkits: tuple[str, ...]
-    out: Path
-    archs: tuple[str, ...]
-    launcher: bool
-    container: bool
-    shard: Shard
-    twice: bool
+    toolkits: tuple[str, ...] = ()
+    out: Path = Path("dist/kernels")
+    shard: Shard = dataclasses.field(default_factory=Shard)
 
 
 def kernels(request: KernelsRequest, progress: Progress) -> str:
     """Compile the kernels that `request` names into artifacts; returns a line for each."""
     matrix = load(request.matrix)
-    chosen = select_kernels(matrix, request.toolkits)
-    matrix = with_archs(
-        matrix, [variant for build in chosen for variant in build.variants], request.archs
-    )
     builds = select_kernels(matrix, request.toolkits)
-    ordinary = matrix.abis.ordinary is not None
-    engine = find_engine() if request.container or ordinary else None
+    if request.archs:
+        linking = [variant for build in builds for variant in build.variants]
+        matrix = with_archs(matrix, linking, request.archs)
+        builds = select_kernels(matrix, request.toolkits)
+    engine = engine_for(request, matrix)
     request = dataclasses.replace(request, twice=request.twice and can_build_twice(matrix))
     compiled = [variant for build in builds for variant in build.variants]
     out = Path(os.path.realpath(request.out))
     out.mkdir(parents=True, exist_ok=True)
-    root, cache = request.matrix.resolve().parent, cache_folder()
-    run = Run(
-        matrix=matrix,
-        root=root,
-        source=project_folder(matrix, root, cache, progress),
-        dist=out,
-        cache=cache,
-        sources="",
-        launcher=launcher_of(engine if ordinary else None, progress) if request.launcher else (),
-        progress=progress,
-        engine=engine,
-        jobs=jobs_of(compiled),
-    )
+    run = open_run(request, matrix, out, engine, progress)
+    run = dataclasses.replace(run, jobs=jobs_of(compiled))
     busy = say_waiting(progress.say, f"another run writes to {out}")
     with hold_lock(out / ".lock", busy), at_work(run) as run:
         return "\n".join(_bring_up_to_date(run, build, request) for build in builds)
@@ -89,7 +71,7 @@ def kernels(request: KernelsRequest, progress: Progress) -> str:
 
 def _bring_up_to_date(run: Run, build: KernelBuild, request: KernelsRequest) -> str:
     variants = _compiled_here(run, build)
-    inputs = inputs_of_kernels(run, build, variants[0])
+    inputs = inputs_of_kernels(build, compiler_of(run, variants[0]))
     folder = run.dist / folder_name(inputs, request.shard)
     if _is_complete(folder, inputs, request):
         return f"kept      {folder}"
@@ -105,9 +87,7 @@ def _bring_up_to_date(run: Run, build: KernelBuild, request: KernelsRequest) -> 
 def _compiled_here(run: Run, build: KernelBuild) -> Sequence[Variant]:
     """The variants that are compiled with the kernels: on the host those that it can build."""
     variants = compiled_variants(run.matrix, build)
-    if run.engine is not None:
-        return variants
-    here = [variant for variant in variants if container_reason(variant) is None]
+    here = [variant for variant in variants if container_reason(variant, run.engine) is None]
     if not here:
         reason = container_reason(variants[0])
         raise UsageError(f"{build.id}: {reason} is built in a container only: add --container")
@@ -137,7 +117,7 @@ def compile_objects(
     for variant in variants:
         run.progress.step(f"{variant.id}: compiling its objects")
         with tempfile.TemporaryDirectory(prefix="torchwheel-kernels-") as scratch:
-            made = executor_of(run, variant).compile_shard(shard, Path(scratch).resolve())
+            made = compiler_of(run, variant).compile_shard(shard, Path(scratch).resolve())
         for entry in read_json(made / MANIFEST, ObjectList).objects:
             known = found.setdefault((entry.group, entry.output), entry)
             if known.sha256 != entry.sha256:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from torchwheel.image.engine import Engine
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.inputs import (
@@ -45,32 +46,28 @@ def build_and_finish(
 
     `out` has no `built` and `finished` yet. The claims may depend on the built wheel's libraries.
     """
-    built_folder, finished_folder = out / "built", out / "finished"
-    built_folder.mkdir()
-    finished_folder.mkdir()
+    built, finished = out / "built", out / "finished"
+    built.mkdir()
     with clock.step("build"):
-        wheel = build_into(built_folder)
+        wheel = build_into(built)
     with clock.step("repair"):
+        finished.mkdir()
         claims = claims_of_built(wheel)
         if claims.abi != "pure":
             step("auditwheel repair")
-        return finish_wheel(wheel, claims, finished_folder)
+        return finish_wheel(wheel, claims, finished)
 
 
-def container_reason(variant: Variant) -> str | None:
-    """Why only a container can build a variant; None if this machine can."""
+def container_reason(variant: Variant, engine: Engine | None = None) -> str | None:
+    """Why a run cannot build a variant; None if its engine, or without one this machine, can."""
+    if engine is not None:
+        return None
     reasons = {
         "the aten flavour": variant.abi == "aten" and variant.part is None,
         "ROCm": variant.toolkit is not None and variant.toolkit.backend == "rocm",
         "a toolkit of packages": variant.toolkit is not None and bool(variant.toolkit.packages),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
-
-
-def check_buildable(variant: Variant) -> None:
-    """Refuse a variant that only a container can build, before anything is built."""
-    if reason := container_reason(variant):
-        raise UsageError(f"{variant.id}: {reason} is built in a container only: add --container")
 
 
 @functools.cache
@@ -141,24 +138,18 @@ class Host:
         """Run the smoke tests in a clean environment; returns their record."""
         run, variant = self.run, self.variant
         self._step("smoke")
-        settings = run.matrix.smoke
-        if settings.tests is None:
+        if run.trial.tests is None:
             raise UsageError(f"{variant.id}: matrix.yaml has no smoke.tests; expected their folder")
         record = run.dist / "smoke" / f"{variant.id}.json"
         with clock.step("smoke"):
             return smoke(
                 built.wheel,
-                tests=run.root / settings.tests,
-                torch=settings.torch,
-                requires=settings.requires,
+                run.trial,
                 bundled=run.bundled,
-                here=False,
                 record=record,
-                without_gpu=settings.without_gpu,
-                junit=record.with_suffix(".xml"),
                 cache=run.cache,
                 progress=run.progress,
-                locks=run.locks,
+                junit=record.with_suffix(".xml"),
             )
 
 

@@ -20,11 +20,13 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from torchwheel.check.audit import may_borrow
 from torchwheel.inspect.wheel import open_wheel
 from torchwheel.pipeline.inside import CACHE_USE, DIVIDED, PLAN
+from torchwheel.smoke import probe_source
+from torchwheel.smoke.testing import EnvironmentTorch
 from torchwheel.steps import gpu_compiler, own_ninja
 from torchwheel.steps.compiler_cache import wait_for_writes
 from torchwheel_runtime import process
 from torchwheel_runtime.arch.model import Backend
-from torchwheel_runtime.builder.environment import SYSROOT, sysroot
+from torchwheel_runtime.builder.environment import SYSROOT, sysroot_flags
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, program_error
 from torchwheel_runtime.files import write_text
@@ -39,19 +41,35 @@ from torchwheel_runtime.toolkit.toolkit_home import (
     write_script,
 )
 
-ENVIRONMENT = Path("/tmp/build-env")  # noqa: S108 - in the container
-"""The folder of torch and the build requirements. Its path is the same for every Python, so that
-compile commands are equal and a compiler cache serves all."""
-TOOLKIT_HOME = Path("/tmp/toolkit")  # noqa: S108 - in the container
-"""CUDA_HOME, or ROCM_HOME."""
-CXX = Path("/tmp/compilers/g++")  # noqa: S108 - in the container
-NINJA = Path("/tmp/ninja/ninja")  # noqa: S108 - in the container
+
+@dataclasses.dataclass(frozen=True)
+class BuildPlaces:
+    """Where a build finds what is made for it.
+
+    Attributes:
+        environment: the folder of torch and the build requirements.
+        toolkit_home: CUDA_HOME, or ROCM_HOME.
+        cxx: the C++ compiler, with its launcher.
+        ninja: the program that divides the steps.
+    """
+
+    environment: Path
+    toolkit_home: Path
+    cxx: Path
+    ninja: Path
+
+
+PLACES = BuildPlaces(
+    *map(Path, ("/tmp/build-env", "/tmp/toolkit", "/tmp/compilers/g++", "/tmp/ninja/ninja"))  # noqa: S108
+)
+"""Those in a container. They are the same for every Python, so that compile commands are equal and
+a compiler cache serves all."""
 TORCH, TORCH_FACTS = "torch.txt", "torch.json"
 
 
 @dataclasses.dataclass(frozen=True)
 class OwnBuildPlan:
-    """What the container needs to know of an ordinary project's build.
+    """An ordinary project's own build: all that decides it, in a container or on this machine.
 
     Attributes:
         torch: the requirement on torch, exact and with the hash of its file.
@@ -60,11 +78,12 @@ class OwnBuildPlan:
         archs: the arch list; empty without a GPU toolkit.
         archs_by: whether TORCH_CUDA_ARCH_LIST or setup.py decides on them.
         backend: "cuda" or "rocm".
-        toolkit: the toolkit's folder.
+        toolkit: the toolkit's folder; None to build for CPUs.
+        cxx: the C++ compiler.
         launcher: the compiler launcher.
         python: the Pythons that a wheel is for: "each", "abi3" or "any".
-        work: "shard" to compile a part of the steps, "link" to link what other jobs compiled;
-            empty for a build as a whole.
+        work: "plan" to list its steps, "shard" to compile a part of them, "link" to link what
+            other jobs compiled; empty for a build as a whole.
         shard: the part, e.g. "2/3".
     """
 
@@ -74,29 +93,17 @@ class OwnBuildPlan:
     archs: str
     archs_by: str
     backend: Backend
-    toolkit: Path
+    toolkit: Path | None
+    cxx: Path
     launcher: tuple[str, ...]
     python: str
-    work: Literal["", "shard", "link"] = ""
+    work: Literal["", "plan", "shard", "link"] = ""
     shard: str = "1/1"
-
-    @property
-    def cxx(self) -> Path:
-        """The image's C++ compiler."""
-        rocm = self.backend == "rocm"
-        return self.toolkit / "llvm" / "bin" / "clang++" if rocm else Path("/usr/bin/g++")
 
 
 def dump_plan(plan: OwnBuildPlan) -> str:
     """The plan as JSON."""
-    return json.dumps({**dataclasses.asdict(plan), "toolkit": str(plan.toolkit)}, indent=1) + "\n"
-
-
-@dataclasses.dataclass(frozen=True)
-class _LoadedByTorch:
-    """What is used of the facts that probe.py prints of the torch that it imported."""
-
-    loaded: tuple[str, ...]
+    return json.dumps(dataclasses.asdict(plan), indent=1, default=str) + "\n"
 
 
 def prepare(variant: Path, project: Path) -> None:
@@ -110,53 +117,75 @@ def prepare(variant: Path, project: Path) -> None:
     constraint = variant / TORCH
     write_text(constraint, plan.torch + "\n")
     _install([*_declared(project), *plan.requires], constraint)
-    _make_compilers(plan)
+    # An image with ROCm is of a new system, and has an older one to compile against.
+    root = os.environ.get(SYSROOT)
+    make_compilers(plan, PLACES, sysroot_flags(Path(root), platform.machine()) if root else ())
     # setup.py runs for it, and may ask the compiler for its release.
     if missing := _dynamic(project, plan.settings):
         _install(missing, constraint)
     if plan.work:
-        _replace_ninja(plan, plan.work, variant / DIVIDED)
-    source = (Path(__file__).parent.parent / "smoke" / "probe.py").read_text(encoding="utf-8")
-    facts = _python(["-c", source, "--torch"], "importing torch")
+        found = sorted(path.name for path in PLACES.environment.glob("*.dist-info"))
+        write_text(variant / DIVIDED / own_ninja.REQUIREMENTS, "\n".join(found) + "\n")
+        real = shutil.which("ninja")
+        if real is None:
+            raise TorchwheelError("expected a ninja on the PATH of the container, found none")
+        replace_ninja(plan, PLACES, Path(real), variant / DIVIDED, keep=True)
+    facts = _python(["-c", probe_source(), "--torch"], "importing torch")
     write_text(variant / TORCH_FACTS, last_line(facts) + "\n")
 
 
-def _make_compilers(plan: OwnBuildPlan) -> None:
-    """Make TOOLKIT_HOME, whose compiler holds the archs, and CXX."""
-    # An image with ROCm is of a new system, and has an older one to compile against.
-    root = os.environ.get(SYSROOT)
-    older = sysroot(Path(root), platform.machine()).flags if root else ()
+def make_compilers(
+    plan: OwnBuildPlan, places: BuildPlaces, older: Sequence[str] = ()
+) -> Path | None:
+    """Make the toolkit's folder, whose compiler holds the archs, and CXX.
+
+    Both compile with the options `older`, which name an older system.
+
+    Returns:
+        CUDA_HOME or ROCM_HOME; None without a toolkit.
+    """
+    if plan.launcher or older:
+        write_script(places.cxx, [*plan.launcher, str(plan.cxx), *older])
+    else:
+        places.cxx.parent.mkdir(parents=True, exist_ok=True)
+        places.cxx.symlink_to(plan.cxx)
+    if plan.toolkit is None:
+        return None
     name = "hipcc" if plan.backend == "rocm" else "nvcc"
     compiler = [*plan.launcher, str(plan.toolkit / "bin" / name), *older]
-    held = gpu_compiler.guard(sys.executable, plan.archs, plan.archs_by, compiler)
+    # The program itself: in the sandbox a virtual environment's link would lead nowhere.
+    python = os.path.realpath(sys.executable)
+    held = gpu_compiler.guard(python, plan.archs, plan.archs_by, compiler)
     if plan.backend == "rocm":
-        assemble_rocm_home(TOOLKIT_HOME, plan.toolkit, held)
-    else:
-        assemble_cuda_home(TOOLKIT_HOME, plan.toolkit, ENVIRONMENT, held, plan.cxx)
-    if plan.launcher or older:
-        write_script(CXX, [*plan.launcher, str(plan.cxx), *older])
-    else:
-        CXX.parent.mkdir(parents=True, exist_ok=True)
-        CXX.symlink_to(plan.cxx)
+        return assemble_rocm_home(places.toolkit_home, plan.toolkit, held)
+    return assemble_cuda_home(places.toolkit_home, plan.toolkit, places.environment, held, plan.cxx)
 
 
-def _replace_ninja(plan: OwnBuildPlan, work: own_ninja.Work, steps: Path) -> None:
-    """Put the `ninja` that divides the steps of a build before the real one."""
-    found = sorted(path.name for path in ENVIRONMENT.glob("*.dist-info"))
-    write_text(steps / own_ninja.REQUIREMENTS, "\n".join(found) + "\n")
-    real = shutil.which("ninja")
-    if real is None:
-        raise TorchwheelError("expected a ninja on the PATH of the container, found none")
-    command = own_ninja.command(
-        work,
-        steps,
-        Path(real),
-        plan.cxx,
-        plan.launcher,
-        parse_shard(plan.shard, "shard"),
-        keep=True,
-    )
-    own_ninja.check_starts(write_script(NINJA, command), sys.executable)
+def replace_ninja(
+    plan: OwnBuildPlan,
+    places: BuildPlaces,
+    real: Path,
+    steps: Path,
+    python: str = sys.executable,
+    *,
+    keep: bool = False,
+) -> None:
+    """Write the `ninja` that divides the steps of a build.
+
+    Args:
+        plan: the build.
+        places: has the file that is written.
+        real: the real ninja.
+        steps: the folder of the records.
+        python: the Python that builds.
+        keep: whether the objects are carried to another job.
+    """
+    if plan.work:
+        shard = parse_shard(plan.shard, "shard")
+        command = own_ninja.command(
+            plan.work, steps, real, plan.cxx, plan.launcher, shard, keep=keep
+        )
+        own_ninja.check_starts(write_script(places.ninja, command), python)
 
 
 def _declared(project: Path) -> Sequence[str]:
@@ -209,7 +238,7 @@ def _install(requirements: Sequence[str], torch: Path) -> None:
     """Install requirements beside torch, which stays at its release; links to uv's cache."""
     requirements = checked_requirements(requirements, "the project's build requirements")
     others = [text for text in requirements if canonicalize_name(Requirement(text).name) != "torch"]
-    command = ["uv", "pip", "install", "--quiet", "--target", str(ENVIRONMENT)]
+    command = ["uv", "pip", "install", "--quiet", "--target", str(PLACES.environment)]
     command += ["--python", sys.executable, "--requirement", str(torch), *others]
     done = process.run(command)
     if done.status:
@@ -217,7 +246,7 @@ def _install(requirements: Sequence[str], torch: Path) -> None:
         # uv draws a box around its reasons.
         reason = re.sub(r"[^\x20-\x7e]+ ?", "", said)[-600:]
         raise program_error(f"build requirements beside {torch.read_text().split()[0]}: {reason}")
-    set_header_times(ENVIRONMENT)
+    set_header_times(PLACES.environment)
 
 
 def count_cache_use(variant: Path) -> None:
@@ -233,7 +262,7 @@ def count_cache_use(variant: Path) -> None:
 
 def claims_of_built(wheel: Path, claims: Claims, variant: Path) -> Claims:
     """The claims of a built wheel: it borrows the libraries that its torch has loaded."""
-    facts = read_json(variant / TORCH_FACTS, _LoadedByTorch, others=True)
+    facts = read_json(variant / TORCH_FACTS, EnvironmentTorch)
     plan = read_json(variant / PLAN, OwnBuildPlan)
     require_pythons(wheel.name, plan.python)
     nothing = (

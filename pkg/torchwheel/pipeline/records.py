@@ -2,11 +2,12 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from torchwheel.findings import CheckResult
 from torchwheel.matrix.variants import Variant
+from torchwheel.pipeline.inputs import Clock
 from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
 from torchwheel.steps.compiler_cache import CacheUse
@@ -77,11 +78,11 @@ def record_wheel(
     wheel: Path,
     gates: Sequence[CheckResult],
     smoke: str,
-    seconds: Mapping[str, float],
+    clock: Clock,
 ) -> BuildRecord:
     """The record of a finished wheel, with the fields that every build has.
 
-    `smoke` is the verdict of its smoke tests; `seconds` are of each step and, as "total", of all.
+    `smoke` is the verdict of its smoke tests; `clock` has the seconds of each step.
     """
     return BuildRecord(
         variant=variant.id,
@@ -93,8 +94,8 @@ def record_wheel(
         tag_reason=next(gate.says for gate in gates if gate.name == "platform-tag"),
         gates=len(gates),
         smoke=smoke,
-        seconds=seconds["total"],
-        steps={step: spent for step, spent in seconds.items() if step != "total"},
+        seconds=clock.total,
+        steps=clock.seconds,
     )
 
 
@@ -171,18 +172,30 @@ class Selection:
 
 
 @dataclasses.dataclass(frozen=True)
-class WheelsRequest(Selection):
+class BuildCall:
+    """What calls of `torchwheel wheels` and `kernels` have in common.
+
+    Each field is the option of its name.
+    """
+
+    matrix: Path
+    archs: tuple[str, ...] = ()
+    container: bool = False
+    launcher: bool = True
+    twice: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class WheelsRequest(BuildCall):
     """One call of `torchwheel wheels`. Each field is the option of its name.
 
     An ordinary project is built twice only if `gates.reproducible` asks for it, too. Without
     `at_once` as many variants are in work as cores and memory allow.
     """
 
-    matrix: Path = Path("matrix.yaml")
+    variants: tuple[str, ...] = ()
     dist: Path = Path("dist")
-    launcher: bool = True
     at_once: int | None = None
-    twice: bool = False
     kernels: Path | None = None
     kernels_only: bool = False
     locked: bool = False

@@ -18,6 +18,7 @@ from torchwheel.inspect.sdist import PROJECT, is_project, unpack
 from torchwheel.matrix.forms import ProjectSource, parse_source
 from torchwheel.matrix.sections import Matrix
 from torchwheel.project_links import own_paths
+from torchwheel.smoke.testing import Trial
 from torchwheel.toolkit.project_page import download_sdist, find_sdist
 from torchwheel_runtime import process
 from torchwheel_runtime.console import Progress
@@ -243,9 +244,17 @@ def tests_folder(matrix: Matrix, root: Path, source: Path) -> Path | None:
     return root / matrix.smoke.tests if matrix.smoke.tests else None
 
 
-def locks_folder(matrix: Matrix, root: Path) -> Path | None:
-    """The folder of the locks of the smoke tests; None if the matrix has none."""
-    return root / matrix.smoke.locks if matrix.smoke.locks else None
+def trial_of(matrix: Matrix, root: Path, source: Path, *, locked: bool) -> Trial:
+    """What the project's wheels are tried with; if `locked`, in an environment of its locks."""
+    section = matrix.smoke
+    return Trial(
+        tests=tests_folder(matrix, root, source),
+        torch=section.torch,
+        requires=section.requires,
+        without_gpu=matrix.without_gpu,
+        imports=matrix.own_build.imports,
+        locks=root / section.locks if locked and section.locks else None,
+    )
 
 
 def download_release(

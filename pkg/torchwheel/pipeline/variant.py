@@ -14,7 +14,14 @@ from torchwheel.findings import CheckResult
 from torchwheel.matrix.kernel_builds import KernelBuild, kernel_builds
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import records
-from torchwheel.pipeline.executors import Assembler, Executor, executor_of, with_parts_here
+from torchwheel.pipeline.executors import (
+    Compiler,
+    Executor,
+    compilers_in,
+    executor_of,
+    with_parts_here,
+    with_run,
+)
 from torchwheel.pipeline.inputs import Clock, Run, cache_key, limits_of, newest_glibc, own_inputs
 from torchwheel.pipeline.kernel_artifacts import (
     KernelArtifact,
@@ -41,8 +48,9 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
     """Bring `variant` up to date; returns its record, and False if it was up to date already."""
     if variant.parts:
         variant = with_parts_here(run, variant)
-    run = _with_kernels(run, variant)
-    executor = _executor(run, variant)
+    executor = executor_of(run, variant)
+    run = _with_kernels(executor)
+    executor = with_run(executor, run)
     key = cache_key(run, variant, executor.facts)
     finished = records.load_finished(run.dist, variant.id, key)
     if finished:
@@ -53,7 +61,6 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
     with (
         explain_full_disk(run.dist),
         tempfile.TemporaryDirectory(prefix="making-", dir=scratch) as folder,
-        clock.step("total"),
     ):
         built = executor.build(Path(folder), clock)
         run.progress.step(f"{variant.id}: gates")
@@ -65,7 +72,7 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
         smoke = executor.smoke(built, clock)
         if run.twice and variant.native:
             with clock.step("twice"):
-                _reproduce(run, variant, built.wheel, Path(folder))
+                _reproduce(executor, built.wheel, Path(folder))
         if smoke and not smoke.ok:
             raise TorchwheelError(f"smoke: {smoke.why}; see {run.dist / 'smoke' / variant.id}.json")
         records.forget_record(run.dist, variant.id)
@@ -73,7 +80,7 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
         move_into_place(built.wheel, wheel)
     verdict = smoke.verdict if smoke else NOT_RUN
     record = dataclasses.replace(
-        records.record_wheel(variant, key, wheel, gates, verdict, clock.seconds),
+        records.record_wheel(variant, key, wheel, gates, verdict, clock),
         built_in=executor.place,
         cpu_seconds=built.cpu_seconds,
         peak_bytes=built.peak_bytes,
@@ -87,28 +94,26 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
     return record, True
 
 
-def _executor(run: Run, variant: Variant) -> Executor:
-    return Assembler(run, variant) if variant.parts else executor_of(run, variant)
+def inputs_of_kernels(build: KernelBuild, compiler: Compiler) -> KernelInputs:
+    """The inputs of a build's kernels, as the compiler's variant links them."""
+    run, own = compiler.run, own_inputs(compiler.run, compiler.variant)
+    return kernel_inputs(build, run.matrix.project.name, run.source, compiler.compiler, own)
 
 
-def inputs_of_kernels(run: Run, build: KernelBuild, variant: Variant) -> KernelInputs:
-    """The inputs of a build's kernels, as `variant` links them."""
-    name, compiler = run.matrix.project.name, executor_of(run, variant).compiler
-    return kernel_inputs(build, name, run.source, compiler, own_inputs(run, variant))
-
-
-def _with_kernels(run: Run, variant: Variant) -> Run:
-    """The run with the compiled kernels that `variant` and its parts link.
+def _with_kernels(executor: Executor) -> Run:
+    """The executor's run, with the compiled kernels that its variant and the parts link.
 
     Raises:
         TorchwheelError: there are none that serve, and none may be compiled.
     """
+    run = executor.run
     if run.kernels is None:
         return run
+    compilers = {one.variant.id: one for one in compilers_in(executor)}
     linked: dict[str, tuple[KernelArtifact, ...]] = {}
-    for build in kernel_builds(run.matrix, [variant]):
+    for build in kernel_builds(run.matrix, [executor.variant]):
         for linking in build.variants:
-            inputs = inputs_of_kernels(run, build, linking)
+            inputs = inputs_of_kernels(build, compilers[linking.id])
             try:
                 linked[linking.id] = choose_artifacts(run.kernels, inputs)
             except UsageError:
@@ -131,12 +136,12 @@ def built_twice(run: Run, variant: Variant) -> bool:
     return run.twice and variant.native and compiled
 
 
-def _reproduce(run: Run, variant: Variant, wheel: Path, out: Path) -> None:
-    """Build `variant` again, elsewhere and without caches; raise if the bytes differ."""
+def _reproduce(executor: Executor, wheel: Path, out: Path) -> None:
+    """Build a wheel again, elsewhere and without caches; raise if the bytes differ."""
     second = out / "again"
     second.mkdir()
-    with elsewhere(run, variant) as again:
-        rebuilt = _executor(again, variant).build(second, Clock(), tests=False)
+    with elsewhere(executor.run, executor.variant) as again:
+        rebuilt = with_run(executor, again).build(second, Clock(), tests=False)
     check_same_bytes(wheel, rebuilt.wheel)
 
 

@@ -18,11 +18,12 @@ from torchwheel.matrix.load import load
 from torchwheel.matrix.rules import findings
 from torchwheel.matrix.sections import Matrix, ToolkitSection
 from torchwheel.matrix.variants import Variant, select
-from torchwheel.pipeline import on_host, records
+from torchwheel.pipeline import records
 from torchwheel.pipeline.bundled import build_bundled
 from torchwheel.pipeline.frontend import find_launcher
 from torchwheel.pipeline.inputs import Run
-from torchwheel.pipeline.records import BuildRecord, WheelsRequest
+from torchwheel.pipeline.on_host import container_reason
+from torchwheel.pipeline.records import BuildCall, BuildRecord, WheelsRequest
 from torchwheel.pipeline.schedule import (
     Outcome,
     chains_of,
@@ -31,7 +32,7 @@ from torchwheel.pipeline.schedule import (
     side_by_side,
     slots,
 )
-from torchwheel.pipeline.sources import locks_folder, project_folder, source_digest
+from torchwheel.pipeline.sources import project_folder, source_digest
 from torchwheel.pipeline.variant import build_variant
 from torchwheel.steps.compiler_cache import own_server
 from torchwheel_runtime.arch import lists
@@ -57,41 +58,33 @@ def wheels(request: WheelsRequest, progress: Progress) -> tuple[str, int]:
     if request.archs:
         matrix = with_archs(matrix, variants, request.archs)
         variants = select(matrix, names)
-    contained = request.container or any(variant.ordinary for variant in variants)
-    engine = find_engine() if contained else None
-    if engine is None:
-        for variant in variants:
-            on_host.check_buildable(variant)
+    engine = engine_for(request, matrix)
+    for variant in variants:
+        if reason := container_reason(variant, engine):
+            raise UsageError(
+                f"{variant.id}: {reason} is built in a container only: add --container"
+            )
     # Path.resolve raises a RuntimeError for a ring of links.
     dist = Path(os.path.realpath(request.dist))
     (dist / records.FOLDER).mkdir(parents=True, exist_ok=True)
-    root = request.matrix.resolve().parent
     at_once = request.at_once or slots(len(chains_of(variants)))
     jobs = jobs_each(variants, at_once, jobs_of(variants))
     busy = say_waiting(progress.say, f"another run writes to {dist}")
     with hold_lock(dist / records.FOLDER / "lock", busy):
         _remove_leftovers(dist)
         records.save_request(dist, request.selection)
-        cache = cache_folder()
-        source = project_folder(matrix, root, cache, progress)
-        run = Run(
-            matrix=matrix,
-            root=root,
-            source=source,
-            dist=dist,
-            cache=cache,
-            sources=source_digest(source),
-            launcher=launcher_of(engine, progress) if request.launcher else (),
-            progress=progress,
-            engine=engine,
+        run = open_run(request, matrix, dist, engine, progress)
+        run = dataclasses.replace(
+            run,
+            sources=source_digest(run.source),
             jobs=jobs,
             parts_at_once=parts_each(variants, at_once, jobs, most=request.at_once),
             twice=request.twice and can_build_twice(matrix),
-            bundled=build_bundled(root, matrix.project.bundled, dist, progress),
-            tracked=source_digest(source, tracked=True),
+            bundled=build_bundled(run.root, matrix.project.bundled, dist, progress),
+            tracked=source_digest(run.source, tracked=True),
             kernels=Path(os.path.realpath(request.kernels)) if request.kernels else None,
             kernels_only=request.kernels_only,
-            locks=locks_folder(matrix, root) if request.locked else None,
+            locked=request.locked,
         )
         with at_work(run) as run:
             return _build_all(run, variants, at_once)
@@ -123,9 +116,34 @@ def _build_all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str
     return "\n\n".join(parts), int(bool(failed))
 
 
-def launcher_of(engine: Engine | None, progress: Progress) -> tuple[str, ...]:
-    """The compiler launcher of this machine, or the one that every image has."""
-    return ("sccache",) if engine else find_launcher(progress.say)
+def engine_for(request: BuildCall, matrix: Matrix) -> Engine | None:
+    """What runs the containers of a call; None to build on this machine."""
+    # The torch and the toolkit of an ordinary project's own build are in a container alone.
+    return find_engine() if request.container or matrix.abis.ordinary else None
+
+
+def open_run(
+    request: BuildCall, matrix: Matrix, dist: Path, engine: Engine | None, progress: Progress
+) -> Run:
+    """The run of a call that writes to `dist`; fetches the project's sources.
+
+    It compiles with the launcher of this machine, or with the one that every image has.
+    """
+    root, cache = request.matrix.resolve().parent, cache_folder()
+    launcher: tuple[str, ...] = ()
+    if request.launcher:
+        launcher = ("sccache",) if engine else find_launcher(progress.say)
+    return Run(
+        matrix=matrix,
+        root=root,
+        source=project_folder(matrix, root, cache, progress),
+        dist=dist,
+        cache=cache,
+        sources="",
+        launcher=launcher,
+        progress=progress,
+        engine=engine,
+    )
 
 
 @contextlib.contextmanager
@@ -161,12 +179,7 @@ def _archs_for(archs: Sequence[str], toolkit: ToolkitSection) -> tuple[Arch, ...
 
 
 def with_archs(matrix: Matrix, variants: Sequence[Variant], archs: Sequence[str]) -> Matrix:
-    """The matrix with another arch list for the variants' toolkits; its rules must still hold.
-
-    Without `archs` it is the same.
-    """
-    if not archs:
-        return matrix
+    """The matrix with another arch list for the variants' toolkits; its rules must still hold."""
     builds = (build for variant in variants for build in variant.builds)
     names = {build.toolkit.name for build in builds if build.toolkit}
     new = {name: _archs_for(archs, matrix.toolkits[name]) for name in sorted(names)}

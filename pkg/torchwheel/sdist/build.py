@@ -4,40 +4,33 @@ import dataclasses
 import json
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from torchwheel.check.facts import Limits
 from torchwheel.findings import CheckResult
-from torchwheel.inspect.wheel import Wheel, read_wheel
-from torchwheel.pipeline.inputs import Clock, claims_of
-from torchwheel.pipeline.on_host import build_and_finish
-from torchwheel.pipeline.own_build import borrowing_claims
+from torchwheel.inspect.wheel import read_wheel
 from torchwheel.pipeline.records import BuildRecord, record_wheel, report_table
 from torchwheel.pipeline.variant import check_gates, keep_rejected
-from torchwheel.sdist.big_build import (
-    DividedSteps,
+from torchwheel.sdist.confined import ConfinedBuild, confine
+from torchwheel.sdist.request import SdistRequest
+from torchwheel.sdist.shard_lists import (
+    FOLDER,
+    BuildIdentity,
     ShardList,
     check_identity,
-    check_steps,
-    identity_of,
-    objects_of,
     read_lists,
+    write_list,
 )
-from torchwheel.sdist.build_setup import install_beside_torch
-from torchwheel.sdist.confined import ConfinedBuild, confine
-from torchwheel.sdist.request import SdistRequest, check_request, hold_build_folder
-from torchwheel.smoke import environment
 from torchwheel.smoke.record import ImportRecord, MachineRecord
-from torchwheel.smoke.results import RunFacts
-from torchwheel.smoke.testing import import_names, run_probe
 from torchwheel.steps.cluster import ClusterUse, check_cluster, cluster_use
 from torchwheel.steps.compiler_cache import CacheUse
-from torchwheel.steps.own_ninja import read_cache_use, write_compiled
-from torchwheel_runtime.claims import Claims
+from torchwheel.steps.graph import StepRecord, steps_of_shard
+from torchwheel_runtime.arch.lists import arch_list
+from torchwheel_runtime.arch.releases import torch_releases
 from torchwheel_runtime.console import Progress
-from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.files import sha256, write_atomically, write_text
+from torchwheel_runtime.shards import Shard
+from torchwheel_runtime.text import table_rows
 from torchwheel_runtime.toolkit.host import host_compiler
 
 SCHEMA = 1
@@ -103,27 +96,21 @@ def build_sdist(
 
     `shards` is a folder with the lists of all shards of this build, whose objects are linked.
     """
-    check_request(request)
     lists = read_lists(shards) if shards else ()
     if request.on:
         check_cluster(request.on, request.launcher, host_compiler().path)
-    clock = Clock()
-    with hold_build_folder(request.build_folder(cache), progress) as folder:
-        with (
-            clock.step("total"),
-            confine(request, folder, cache, progress, clock) as confined,
-        ):
-            if lists:
-                check_identity(lists, identity_of(confined))
-            wheel, use = _build(confined, lists, clock)
-            cluster = None
-            if request.on:
-                cluster = cluster_use(request.on, request.launcher, confined.environ)
-            progress.step(f"gates and import of {wheel.name}")
-            with clock.step("proof"), keep_rejected(wheel, request.dist):
-                gates = check_gates(wheel, limits_of(request))
-                facts = read_wheel(wheel)
-                tried = _import_installed(confined, facts)
+    with confine(request, cache, progress) as confined:
+        if lists:
+            check_identity(lists, identity_of(confined))
+        built, clock = confined.build(lists), confined.clock
+        wheel, cluster = built.wheel, None
+        if request.on:
+            cluster = cluster_use(request.on, request.launcher, confined.environ)
+        progress.step(f"gates and import of {wheel.name}")
+        with clock.step("proof"), keep_rejected(wheel, request.dist):
+            gates = check_gates(wheel, request.limits)
+            facts = read_wheel(wheel)
+            tried = confined.smoke(facts)
         variant, host = confined.variant, confined.host
         record = SdistRecord(
             source=request.source.name,
@@ -132,13 +119,13 @@ def build_sdist(
             toolkit=variant.toolkit.version if variant.toolkit else None,
             compiler=f"{host.family} {host.version}",
             jobs=confined.jobs,
-            wheel=record_wheel(variant, request.key(), wheel, gates, "imported", clock.seconds),
+            wheel=record_wheel(variant, request.key(), wheel, gates, "imported", clock),
             gates=gates,
             machine=tried.machine,
             imported=tried.imported,
             borrowed=facts.claims.borrowed if facts.claims else (),
             sandbox="bubblewrap" if confined.sandbox else None,
-            cache=use,
+            cache=built.cache,
             cluster=cluster,
         )
         write_text(request.dist / f"{wheel.name}.json", dump_record(record))
@@ -147,45 +134,68 @@ def build_sdist(
     return record
 
 
-def limits_of(request: SdistRequest) -> Limits:
-    """The limits of the gates for a call."""
-    return Limits(request.max_size_mib, allowed=request.allowed)
+def identity_of(confined: ConfinedBuild) -> BuildIdentity:
+    """What all shards of a build have in common."""
+    toolkit = confined.variant.toolkit
+    archs = arch_list(toolkit.archs) if toolkit else ""
+    source, torch = confined.request.source.name, confined.torch.version
+    return BuildIdentity(source, confined.variant.id, torch, archs)
 
 
-def _build(
-    confined: ConfinedBuild, lists: Sequence[ShardList], clock: Clock
-) -> tuple[Path, CacheUse | None]:
-    """The finished wheel, below the build's folder, and how often a named cache had an object."""
-    steps = DividedSteps(confined, "link") if confined.request.cache else None
+def plan_build(request: SdistRequest, count: int, cache: Path, progress: Progress) -> str:
+    """Run setup.py without compiling anything; returns the steps of each of `count` shards."""
+    with confine(request, cache, progress) as confined:
+        steps = confined.divide("plan")
+        known = torch_releases().get(confined.torch.minor)
+        return plan_text(confined.variant.id, steps, known.pythons if known else (), count)
 
-    def claims_of_built(wheel: Path) -> Claims:
-        if steps and lists:
-            check_steps(lists, steps.records())
-        nothing = ", so it serves every torch: nothing is to be built"
-        claims = claims_of(confined.variant)
-        # It borrows the libraries that this torch has loaded.
-        return borrowing_claims(wheel, claims, confined.torch.loaded, nothing)
 
-    with (steps or confined).project() as build_into:
-        if steps and lists:
-            write_compiled(objects_of(lists), steps.folder)
-        wheel = build_and_finish(
-            build_into, claims_of_built, confined.folder, clock, confined.progress.step
+def compile_shard(request: SdistRequest, shard: Shard, cache: Path, progress: Progress) -> str:
+    """Compile a shard into the compiler cache, and list its objects; returns a line about them."""
+    with confine(request, cache, progress) as confined:
+        records = confined.divide("shard", shard)
+        listed = ShardList(
+            build=identity_of(confined),
+            shard=str(shard),
+            steps=tuple(record.name for record in records),
+            objects={record.name: record.sha256 for record in records if record.sha256},
+            hits=confined.hits(),
         )
-    return wheel, read_cache_use(steps.folder) if steps else None
+    file = write_list(listed, request.dist / FOLDER)
+    return (
+        f"{file}: shard {listed.shard}: {len(listed.objects)} of {len(listed.steps)} objects in "
+        f"the cache, {listed.hits} of them were there"
+    )
 
 
-def _import_installed(confined: ConfinedBuild, wheel: Wheel) -> RunFacts:
-    """Import a wheel in a clean environment over its torch; an import that fails is an error."""
-    folder = confined.folder / "proof"
-    cwd = folder / "imported" / "cwd"
-    cwd.mkdir(parents=True)
-    env = environment.layered_environment(confined.base, folder / "clean")
-    # Its other requirements come from the index; torch stays.
-    install_beside_torch(env, confined.torch, folder, [wheel.path], wheel.path.name)
-    env = dataclasses.replace(env, python=confined.python(env, [cwd.parent]))
-    facts, _ = run_probe(env, confined.request.imports or import_names(wheel), cwd)
-    for package in facts.imported:
-        if package.error:
-            raise TorchwheelError(f"smoke: import {package.name}: {package.error}")
-    return facts
+def plan_text(
+    variant: str, steps: Sequence[StepRecord], pythons: Collection[str], count: int
+) -> str:
+    """The steps of each of `count` shards, and what several Pythons share.
+
+    Args:
+        variant: what the wheel is built for.
+        steps: all steps, in the order in which shards take turns.
+        pythons: the Pythons that its torch is published for.
+        count: how many shards there are.
+    """
+    rows = [("shard", "python", "step")]
+    for number in range(1, count + 1):
+        shard = Shard(number, count)
+        rows += [
+            (str(shard), "Python.h" if step.python else "any", step.name)
+            for step in steps_of_shard(steps, shard)
+        ]
+    each, served = sum(bool(step.python) for step in steps), len(pythons)
+    lines = table_rows("< < <", rows)
+    lines += [
+        "",
+        f"{variant}: {len(steps)} steps in {count} shards, {len(steps) - each} without Python.h",
+    ]
+    if served:
+        objects = len(steps) - each + served * each
+        lines.append(
+            f"For the {served} Pythons of this torch: {objects} objects, "
+            f"{served * len(steps)} if none were shared"
+        )
+    return "\n".join(lines)

@@ -1,9 +1,7 @@
 """What an sdist's build needs before it starts: torch, a toolkit, requirements, variables."""
 
-import dataclasses
 import os
 import platform
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -13,19 +11,14 @@ import ninja
 
 from torchwheel.matrix.sections import HostCompilerBounds, Toolkit, WheelPlatform
 from torchwheel.matrix.variants import Variant, python_tag
-from torchwheel.pipeline.inputs import toolkit_variables
+from torchwheel.pipeline.inputs import own_build_variables
 from torchwheel.sdist.request import SdistRequest
 from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
-from torchwheel.smoke.testing import probe_source, run_python
-from torchwheel.steps import gpu_compiler
+from torchwheel.smoke.testing import EnvironmentTorch
 from torchwheel_runtime.arch.lists import NamedArchs, arch_list, choose_archs
-from torchwheel_runtime.arch.model import Arch, parse_binary_name
 from torchwheel_runtime.arch.releases import ToolkitRelease, torch_releases
-from torchwheel_runtime.builder import environment as variables
-from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
-from torchwheel_runtime.json_files import last_line, parse_json
-from torchwheel_runtime.machine.facts import Torch
+from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.pip import pip_install
 from torchwheel_runtime.toolkit.host import HostCompiler
 from torchwheel_runtime.toolkit.lock import locked_releases
@@ -35,40 +28,6 @@ from torchwheel_runtime.versions import minor_version, version_numbers
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 # The matrix knows fewer platforms; any Linux can build for itself.
 PLATFORM = cast("WheelPlatform", f"linux_{platform.machine()}")
-_SM = re.compile(r"sm_[1-9]\d{1,2}[af]?")
-
-
-@dataclasses.dataclass(frozen=True)
-class EnvironmentTorch(Torch):
-    """The torch of an environment, as probe.py describes it in a process that has imported it.
-
-    Attributes:
-        archs: torch's names of the archs that it is compiled for, e.g. "sm_90".
-        loaded: file names of the libraries in the process.
-    """
-
-    archs: tuple[str, ...] = ()
-    loaded: tuple[str, ...] = ()
-
-    @property
-    def release(self) -> str:
-        """E.g. "2.11.0": the files on PyPI have no local version in their names."""
-        return self.version.partition("+")[0]
-
-    @property
-    def machine_code(self) -> tuple[Arch, ...]:
-        """The archs that it has machine code for."""
-        return tuple(parse_binary_name(flag) for flag in self.archs if _SM.fullmatch(flag))
-
-
-def import_torch(env: Environment, cwd: Path) -> EnvironmentTorch:
-    """Import torch in an environment and describe it; `cwd` is a folder without a `torch`."""
-    done = run_python(env, ["-c", probe_source(), "--torch"], cwd)
-    try:
-        return parse_json(last_line(done.output), EnvironmentTorch, "torch")
-    except MalformedError as error:
-        output = done.last_words("it said nothing")
-        raise TorchwheelError(f"torch cannot be imported in {env.site}: {output}") from error
 
 
 def sdist_variant(torch: EnvironmentTorch, toolkit: Toolkit | None) -> Variant:
@@ -142,14 +101,6 @@ def toolkit_for(
     )
 
 
-def held_nvcc(request: SdistRequest, archs: Iterable[Arch], toolkit: Path) -> list[str]:
-    """The command of nvcc that holds a project to the archs that are asked for."""
-    compiler = [*request.launcher, str(toolkit / "bin" / "nvcc")]
-    # The program itself: in the sandbox a virtual environment's link would lead nowhere.
-    python = os.path.realpath(sys.executable)
-    return gpu_compiler.guard(python, arch_list(archs), request.archs_by, compiler)
-
-
 def share_torch(base: Path, folder: Path, env: Environment) -> None:
     """Have `env` find the torch of the base in `folder`, whose path names no Python.
 
@@ -200,8 +151,8 @@ def install_beside_torch(
 def sdist_environment(
     env: Environment,
     *,
+    toolkit: Toolkit | None,
     cuda_home: Path | None,
-    archs: Iterable[Arch],
     host: HostCompiler,
     cxx: Path,
     jobs: int,
@@ -211,22 +162,14 @@ def sdist_environment(
 
     Args:
         env: the environment that runs setup.py.
-        cuda_home: the toolkit; None for a build without CUDA.
-        archs: the arch list.
+        toolkit: the toolkit; None for a build without CUDA.
+        cuda_home: its folder.
         host: nvcc's C++ compiler.
         cxx: the C++ compiler of the build: the same, or a script that adds a launcher.
         jobs: compilers that may run side by side.
         environ: the variables of this process.
     """
-    cuda = {"FORCE_CUDA": "0"}
-    if cuda_home:
-        cuda = {
-            **toolkit_variables("cuda", tuple(archs), str(cuda_home)),
-            "NVCC_CCBIN": str(host.path),
-            # Many projects build for CUDA only if torch.cuda.is_available(). A build machine may
-            # have no GPU; most of these projects heed this variable.
-            "FORCE_CUDA": environ.get("FORCE_CUDA") or "1",
-        }
+    force_cuda = environ.get("FORCE_CUDA") or "1"
     cuda_bin = [str(cuda_home / "bin")] if cuda_home else []
     return {
         # The build must not see torchwheel's own environment, but for its ninja if no other exists.
@@ -235,9 +178,6 @@ def sdist_environment(
         "PYTHONNOUSERSITE": "1",
         "VIRTUAL_ENV": str(env.python.parent.parent),
         "PATH": os.pathsep.join([*cuda_bin, environ.get("PATH", os.defpath), ninja.BIN_DIR]),
-        variables.CXX: str(cxx),
-        "MAX_JOBS": str(jobs),
-        # torch 2.13 and later adds sccache itself; one launcher is enough.
-        "TORCH_NO_COMPILER_WRAPPER": "1",
-        **cuda,
+        **own_build_variables(toolkit, cuda_home, cxx, jobs, force_cuda),
+        **({"NVCC_CCBIN": str(host.path)} if toolkit else {}),
     }

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import get_args
 
-from torchwheel.check.facts import Allowed
+from torchwheel.check.facts import Allowed, Limits
 from torchwheel.inspect.sdist import PROJECT, is_project
 from torchwheel.matrix.forms import parse_source
 from torchwheel.matrix.sections import AllowedGate, ArchsBy
@@ -40,11 +40,10 @@ class SdistRequest:
         toolkit: a CUDA release, e.g. "13.0"; None for the one that torch was built with.
         archs: an arch list; None for TORCH_CUDA_ARCH_LIST, else the archs of torch itself.
         archs_by: whether TORCH_CUDA_ARCH_LIST or setup.py decides on them, as in matrix.yaml.
-        allowed: findings of gates that are meant.
+        limits: those of the gates, with the findings that are meant.
         cpu: build without CUDA.
         imports: names to import in the clean environment; empty for all that the wheel installs.
         requires: build requirements that the project does not declare.
-        max_size_mib: limit of gate `size`.
         launcher: compiler launcher, e.g. ("sccache",).
         sandbox: whether the project's code runs in a sandbox.
         variables: variables of the project, for its setup.py.
@@ -58,11 +57,10 @@ class SdistRequest:
     toolkit: str | None = None
     archs: str | None = None
     archs_by: ArchsBy = "environment"
-    allowed: tuple[Allowed, ...] = ()
+    limits: Limits = dataclasses.field(default_factory=lambda: Limits(100))
     cpu: bool = False
     imports: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
-    max_size_mib: float = 100
     launcher: tuple[str, ...] = ()
     sandbox: SandboxMode = "auto"
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel.interpreters import Interpreter
 from torchwheel.smoke.environment import default_torch
 from torchwheel.smoke.record import Outcome, SmokeRecord
-from torchwheel.smoke.requirements import Interpreter, bundled_with
-from torchwheel.smoke.testing import smoke
+from torchwheel.smoke.requirements import bundled_with
+from torchwheel.smoke.testing import Trial, smoke
 from torchwheel_runtime import files
 from torchwheel_runtime.arch.releases import torch_releases
 from torchwheel_runtime.console import Progress
@@ -73,13 +74,11 @@ def pairings(
 def compat(
     wheel: Path,
     releases: Sequence[str],
+    trial: Trial,
     *,
-    tests: Path | None,
-    requires: Sequence[str],
     record: Path,
     progress: Progress,
     pythons: Sequence[Interpreter],
-    without_gpu: Sequence[str] | None = (),
     cache: Path | None = None,
 ) -> tuple[CompatRow, ...]:
     """Try the wheel with each torch of its range, each in a clean environment.
@@ -105,16 +104,11 @@ def compat(
             try:
                 run = smoke(
                     wheel,
-                    tests=tests,
-                    torch=release,
-                    requires=requires,
+                    dataclasses.replace(trial, torch=release),
                     bundled=bundled_with(wheel),
-                    here=False,
                     record=Path(folder) / "record.json",
-                    junit=None,
                     cache=cache or Path(folder),
                     progress=progress,
-                    without_gpu=without_gpu,
                     python=python,
                 )
                 row = CompatRow(release, python.version, run)

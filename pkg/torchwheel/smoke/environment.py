@@ -14,14 +14,9 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from torchwheel.inspect.wheel import Wheel
+from torchwheel.interpreters import Interpreter, running_interpreter
 from torchwheel.smoke.requirements import LOCK_OPTIONS as LOCKED
-from torchwheel.smoke.requirements import (
-    Interpreter,
-    check_installed,
-    find_lock,
-    requirements,
-    running_interpreter,
-)
+from torchwheel.smoke.requirements import check_installed, find_lock, requirements
 from torchwheel_runtime import files, process
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.lock import LockBusyError, fail_if_busy, say_waiting

@@ -3,22 +3,25 @@
 import ast
 import dataclasses
 import hashlib
-import importlib.resources
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from torchwheel.inspect.wheel import Wheel, read_wheel
-from torchwheel.smoke import environment
+from torchwheel.interpreters import Interpreter
+from torchwheel.smoke import environment, probe_source
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.record import SmokeRecord, TestResult, dump_smoke
-from torchwheel.smoke.requirements import Interpreter
 from torchwheel.smoke.results import RunFacts, parse_junit, read_probe, read_report, record_of
 from torchwheel_runtime import files, process
+from torchwheel_runtime.arch.model import Arch, parse_binary_name
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError, program_error
 from torchwheel_runtime.files import sha256, temporary_variables
+from torchwheel_runtime.json_files import last_line, parse_json
+from torchwheel_runtime.machine.facts import Torch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,11 +111,6 @@ def arguments_of_tests(report: Path, tests: str, without_gpu: Sequence[str] | No
     return [f"--tests={tests}", f"--junit={report}", *chosen]
 
 
-def probe_source() -> str:
-    """The text of probe.py, for `python -c`: its folder must not be on the path of the tests."""
-    return importlib.resources.files("torchwheel.smoke").joinpath("probe.py").read_text()
-
-
 def run_probe(
     env: Environment, names: Sequence[str], cwd: Path, tests: Sequence[str] = ()
 ) -> tuple[RunFacts, process.ProcessResult]:
@@ -150,64 +148,112 @@ def run_python(env: Environment, arguments: Sequence[str], cwd: Path) -> process
         raise TorchwheelError(f"smoke: {error}") from error
 
 
+_SM = re.compile(r"sm_[1-9]\d{1,2}[af]?")
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvironmentTorch(Torch):
+    """The torch of an environment, as probe.py describes it in a process that has imported it.
+
+    Attributes:
+        archs: torch's names of the archs that it is compiled for, e.g. "sm_90".
+        loaded: file names of the libraries in the process.
+    """
+
+    archs: tuple[str, ...] = ()
+    loaded: tuple[str, ...] = ()
+
+    @property
+    def release(self) -> str:
+        """E.g. "2.11.0": the files on PyPI have no local version in their names."""
+        return self.version.partition("+")[0]
+
+    @property
+    def machine_code(self) -> tuple[Arch, ...]:
+        """The archs that it has machine code for."""
+        return tuple(parse_binary_name(flag) for flag in self.archs if _SM.fullmatch(flag))
+
+
+def import_torch(env: Environment, cwd: Path) -> EnvironmentTorch:
+    """Import torch in an environment and describe it; `cwd` is a folder without a `torch`."""
+    done = run_python(env, ["-c", probe_source(), "--torch"], cwd)
+    try:
+        return parse_json(last_line(done.output), EnvironmentTorch, "torch")
+    except MalformedError as error:
+        output = done.last_words("it said nothing")
+        raise TorchwheelError(f"torch cannot be imported in {env.site}: {output}") from error
+
+
 OUTPUT_LINES = 30
 """Lines of pytest's output that are shown when a run fails."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """What a wheel is tried with.
+
+    Attributes:
+        tests: the extension's folder of smoke tests; a copy of it is run. None to import the
+            packages alone.
+        torch: the torch release of the clean environment; None for one that the wheel requires.
+        requires: requirements of the tests besides torch.
+        without_gpu: test files that run if torch finds no GPU; all if empty, none if None.
+        imports: names to import in place of the wheel's packages.
+        locks: folder of the locks whose files, by hash, the clean environment has; None to install
+            what an index gives for the requirements.
+    """
+
+    tests: Path | None
+    torch: str | None = None
+    requires: Sequence[str] = ("pytest",)
+    without_gpu: Sequence[str] | None = ()
+    imports: Sequence[str] = ()
+    locks: Path | None = None
+
+
 def smoke(
     wheel: Path,
+    trial: Trial,
     *,
-    tests: Path | None,
-    torch: str | None,
-    requires: Sequence[str],
     bundled: Sequence[Path],
-    here: bool,
     record: Path,
-    junit: Path | None,
     cache: Path,
     progress: Progress,
-    without_gpu: Sequence[str] | None = (),
+    junit: Path | None = None,
+    here: bool = False,
     python: Interpreter | None = None,
-    imports: Sequence[str] = (),
-    locks: Path | None = None,
 ) -> SmokeRecord:
     """Install a wheel and its bundled packages, run its tests on them, write the record.
 
     Args:
         wheel: The file to try.
-        tests: The extension's folder of smoke tests; a copy of it is run. None to import the
-            packages alone.
-        torch: The torch release of the clean environment; None for one that the wheel requires.
-        requires: Requirements of the tests besides torch.
+        trial: What it is tried with.
         bundled: Wheels that are published with it and installed with it.
-        here: Use the running interpreter and its torch, for a machine that is offline.
         record: File for the JSON record.
-        junit: File for pytest's JUnit report, if wanted.
         cache: Folder of the cached environments.
         progress: Where to report.
-        without_gpu: Test files that run if torch finds no GPU; all if empty, none if None.
+        junit: File for pytest's JUnit report, if wanted.
+        here: Use the running interpreter and its torch, for a machine that is offline.
         python: The Python of the clean environment; the running one if not given.
-        imports: Names to import in place of the wheel's packages.
-        locks: Folder of the locks whose files, by hash, the clean environment has; None to install
-            what an index gives for the requirements.
 
     Returns:
         The record; its `ok` is the verdict.
     """
+    tests, without_gpu = trial.tests, trial.without_gpu
     if tests is not None and not tests.is_dir():
         raise UsageError(f"a folder of smoke tests expected at {tests}, which is none")
     wheels = [read_wheel(path) for path in (wheel, *bundled)]
     packages = [name for installed in wheels[1:] for name in import_names(installed)]
-    packages = [*(imports or import_names(wheels[0])), *packages]
+    packages = [*(trial.imports or import_names(wheels[0])), *packages]
     with tempfile.TemporaryDirectory(prefix="torchwheel-smoke-") as folder:
         temporary = Path(folder).resolve()
         if here:
             progress.step("smoke: installing the wheel for the running Python")
             env = environment.running_environment(wheels, import_names(wheels[0]), temporary)
         else:
-            required = environment.base_requirements(wheels, torch, requires, python)
+            required = environment.base_requirements(wheels, trial.torch, trial.requires, python)
             base = environment.base_environment(
-                cache.resolve(), required, progress, python, locks=locks
+                cache.resolve(), required, progress, python, locks=trial.locks
             )
             progress.step("smoke: installing the wheel")
             env = environment.clean_environment(wheels, base, temporary, python)

@@ -187,6 +187,16 @@ def check_objects(found: Mapping[str, str], compiled: Mapping[str, ExpectedObjec
             )
 
 
+def check_steps(found: Sequence[str], expected: Sequence[str], where: str = "") -> None:
+    """Raise unless the steps that were linked are those of the shards; `where` starts the error."""
+    if list(found) != list(expected):
+        differing = min(set(found) ^ set(expected), default="their order")
+        raise TorchwheelError(
+            f"{where}expected the {len(expected)} steps of the shards, found {len(found)}; they "
+            f"differ in {differing}; compile the shards of these sources"
+        )
+
+
 def include_folders(command: Sequence[str]) -> list[Path]:
     """The folders in which a compiler's call looks for headers."""
     found = []

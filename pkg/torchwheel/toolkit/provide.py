@@ -3,24 +3,22 @@
 import contextlib
 import hashlib
 import json
+import re
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from torchwheel.matrix.sections import Toolkit
+from torchwheel_runtime import process
 from torchwheel_runtime.arch.lists import arch_list
 from torchwheel_runtime.arch.model import Arch, gencode
 from torchwheel_runtime.console import Progress
-from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 from torchwheel_runtime.files import write_text
+from torchwheel_runtime.machine.toolkits import locate_system, require_cuda
 from torchwheel_runtime.ownership import trusted_path
 from torchwheel_runtime.toolkit.host import HostCompiler, check_bounds
-from torchwheel_runtime.toolkit.provision import (
-    agreed_release,
-    locate_system,
-    provision_pypi,
-    tool_output,
-)
+from torchwheel_runtime.toolkit.provision import provision_pypi
 
 _PROBE = """\
 #include <cuda_fp16.h>
@@ -32,6 +30,7 @@ __global__ void probe(__half* h, __nv_bfloat16* b, float x) {
 }
 int main() { return CUDART_VERSION == 0; }
 """
+_ERROR = re.compile("error|fatal")
 
 
 def provide(
@@ -61,7 +60,7 @@ def provide(
     marker = cache / "verified" / f"{key}.json"
     if not _is_trusted(marker):
         progress.step(f"{toolkit.name}: verifying, a probe kernel for {arch_list(archs)}")
-        release = agreed_release(root, toolkit.version)
+        release = require_cuda(root, toolkit.version)
         compile_probe(root, archs, str(host.path))
         # A cache that root made for all users is only read: then each run verifies the toolkit.
         with contextlib.suppress(OSError):
@@ -86,11 +85,11 @@ def compile_probe(root: Path, archs: Sequence[Arch], host: str) -> None:
         source.write_text(_PROBE, encoding="utf-8")
         flags = [flag for arch in archs for flag in gencode(arch)]
         output = source.with_suffix("")
+        nvcc = [str(root / "bin" / "nvcc"), "-std=c++17", "-ccbin", host, "--threads=0", *flags]
         try:
-            tool_output(
-                [str(root / "bin" / "nvcc"), "-std=c++17", "-ccbin", host, "--threads=0", *flags]
-                + [str(source), "-o", str(output), "-cudart=static"]
-            )
+            done = process.run([*nvcc, str(source), "-o", str(output), "-cudart=static"])
+            if done.status:
+                raise program_error(f"nvcc: {done.reason(_ERROR, first=True, otherwise='failed')}")
         except TorchwheelError as error:
             raise TorchwheelError(
                 f"the toolkit at {root} cannot compile a probe kernel for "

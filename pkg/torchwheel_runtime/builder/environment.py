@@ -3,7 +3,7 @@
 Files that no variable names are looked up in the folders that variables name.
 """
 
-import dataclasses
+import functools
 import importlib.util
 import platform
 import re
@@ -18,7 +18,7 @@ from torchwheel_runtime.arch.lists import VARIABLES
 from torchwheel_runtime.arch.model import Backend
 from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder.extension import Extension
-from torchwheel_runtime.builder.target import DeviceCompiler, Python, Sysroot, Target, TorchHeaders
+from torchwheel_runtime.builder.target import DeviceCompiler, Python, Target, TorchHeaders
 from torchwheel_runtime.claims import NativeAbi, PartKind
 from torchwheel_runtime.errors import UsageError
 
@@ -53,25 +53,14 @@ _SWITCH = "BUILD_OP"
 _ABIS: Mapping[str, NativeAbi] = {"stable": "stable", "aten": "aten"}
 
 
-@dataclasses.dataclass(frozen=True)
-class _BackendVariables:
-    """A backend, and the variables of its toolkit's folder and of its arch list."""
-
-    backend: Backend
-    root: str
-    archs: str
-
-
-_BACKENDS = {
-    "cuda": _BackendVariables("cuda", CUDA_HOME, ARCH_LIST),
-    "rocm": _BackendVariables("rocm", ROCM_PATH, ROCM_ARCH),
-}
+_ROOTS: Mapping[str, str] = {"cuda": CUDA_HOME, "rocm": ROCM_PATH}
+"""By backend, the variable of its toolkit's folder."""
 
 
 def needed_variables(environ: Mapping[str, str]) -> list[str]:
     """The variables that a native build needs beside ABI and that `environ` lacks."""
-    variables = _BACKENDS.get(environ.get(BACKEND) or "cuda", _BACKENDS["cuda"])
-    needed = (variables.root, variables.archs, TOOLKIT, TORCH, TORCH_RELEASE)
+    backend: Backend = "rocm" if environ.get(BACKEND) == "rocm" else "cuda"
+    needed = (_ROOTS[backend], VARIABLES[backend], TOOLKIT, TORCH, TORCH_RELEASE)
     return [name for name in needed if not environ.get(name)]
 
 
@@ -89,10 +78,10 @@ def read_target(environ: Mapping[str, str], source: Path) -> Target | None:
     """The target that `environ` describes; None for the pure-Python package."""
     if environ.get(ABI, "pure") == "pure":
         return None
-    abi, variables = _ABIS.get(environ[ABI]), _BACKENDS.get(environ.get(BACKEND) or "cuda")
+    abi = _ABIS.get(environ[ABI])
     if abi is None:
         raise UsageError(f"{ABI}={environ[ABI]}: stable, aten or pure expected")
-    if variables is None:
+    if (environ.get(BACKEND) or "cuda") not in _ROOTS:
         raise UsageError(f"{BACKEND}={environ[BACKEND]}: cuda or rocm expected")
     missing = needed_variables(environ)
     if missing:
@@ -111,13 +100,13 @@ def read_target(environ: Mapping[str, str], source: Path) -> Target | None:
         name=environ.get(NAME, abi),
         abi=abi,
         source=source.resolve(),
-        toolkit=_device_compiler(environ, variables, machine, cross=cross),
+        toolkit=_device_compiler(environ, machine, cross=cross),
         torch=TorchHeaders(torch, environ[TORCH_RELEASE], abi == "aten" and has_old_abi(torch)),
         platform=target_platform,
         cross=cross,
         cxx=environ.get(CXX) or "g++",
         python=running_python() if module else None,
-        sysroot=sysroot(Path(environ[SYSROOT]), machine) if environ.get(SYSROOT) else None,
+        sysroot=sysroot_flags(Path(environ[SYSROOT]), machine) if environ.get(SYSROOT) else (),
         launcher=tuple(environ.get(LAUNCHER, "").split()),
         part=part,
     )
@@ -197,25 +186,18 @@ def require_stable_floor(extension: Extension, target: Target) -> None:
         )
 
 
-def _device_compiler(
-    environ: Mapping[str, str], variables: _BackendVariables, machine: str, *, cross: bool
-) -> DeviceCompiler:
-    root, release = (
-        Path(environ[variables.root]),
-        ToolkitRelease(variables.backend, environ[TOOLKIT]),
-    )
-    archs = lists.parse_arch_list(
-        environ[variables.archs],
-        release,
-        lambda: visible_gpus(variables.backend, environ),
-        variables.archs,
-    )
+def _device_compiler(environ: Mapping[str, str], machine: str, *, cross: bool) -> DeviceCompiler:
+    backend: Backend = "rocm" if environ.get(BACKEND) == "rocm" else "cuda"
+    root, release = Path(environ[_ROOTS[backend]]), ToolkitRelease(backend, environ[TOOLKIT])
+    variable = VARIABLES[backend]
+    gpus = functools.partial(visible_gpus, backend, environ)
+    archs = lists.parse_arch_list(environ[variable], release, gpus, variable)
     return DeviceCompiler(
         release=release,
         root=root,
-        archs=archs.require_all(variables.archs),
+        archs=archs.require_all(variable),
         runtime=hip_runtime(root, machine)
-        if variables.backend == "rocm"
+        if backend == "rocm"
         else cuda_runtime(root, machine, cross=cross),
     )
 
@@ -289,8 +271,11 @@ def _runtime(name: str, places: Sequence[Path], variable: str, wanted: str) -> P
     )
 
 
-def sysroot(root: Path, machine: str) -> Sysroot:
-    """The older system in `root`, which has one gcc of its own."""
+def sysroot_flags(root: Path, machine: str) -> tuple[str, ...]:
+    """Flags that make clang take an older system's headers and libraries, libstdc++'s included.
+
+    The system in `root` has one gcc of its own.
+    """
     pattern = f"usr/lib/gcc/{machine}-*/*"
     found = [path.parent for path in root.glob(f"{pattern}/libstdc++.a")]
     if len(found) != 1:
@@ -298,4 +283,4 @@ def sysroot(root: Path, machine: str) -> Sysroot:
             f"TORCHWHEEL_SYSROOT={root}: {pattern} with libstdc++.a expected once, "
             f"found {len(found)} times"
         )
-    return Sysroot(root, found[0])
+    return (f"--sysroot={root}", f"--gcc-install-dir={found[0]}")

@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from torchwheel_runtime.errors import UsageError
 
@@ -98,74 +98,67 @@ def flags_of_toolkit(by_toolkit: Mapping[str, Flags], release: "ToolkitRelease")
     return flags
 
 
-class _Refusal(NamedTuple):
-    """Flags that an extension must not give: a pattern, the reason, and what to do."""
-
-    pattern: str
-    why: str
-    do: str
-
-
+# Patterns of flags that an extension must not give, each with the reason and what to do.
 # docs/runtime.md has what was measured.
 _REFUSALS = (
-    _Refusal(
+    (
         r"@.*|-(optf|-options-file)(=.*)?|--?specs(=.*)?|-f(pass-)?plugin=.*",
         "reads further flags or code from a file that no check and no cache key sees",
         "name the flags themselves",
     ),
-    _Refusal(
+    (
         r"-static-(libstdc\+\+|libgcc)|-static",
         "the ABI flavour decides what is static",
         "take it out",
     ),
-    _Refusal(
+    (
         r"-G|--device-debug|-lineinfo|--generate-line-info",
         "the library would name folders of this machine, and no gate could read its GPU code",
         "take it out",
     ),
-    _Refusal(
+    (
         r"-(arch|gencode|code)(=.*)?"
         r"|--(gpu-architecture|gpu-code|generate-code|offload-arch|cuda-gpu-arch)(=.*)?",
         "the wheel would have other GPU code than it claims",
         "name archs in the matrix or in TORCH_CUDA_ARCH_LIST, PYTORCH_ROCM_ARCH",
     ),
-    _Refusal(
+    (
         r"-m(arch|tune|cpu)=native",
         "other machines may have another CPU than the one that builds",
         "name the features in a Probe with `cpu`",
     ),
-    _Refusal(
+    (
         r"(-[DU]|--(un)?define-macro=)_GLIBCXX_USE_CXX11_ABI(=.*)?",
         "the C++ ABI is torch's",
         "take it out",
     ),
-    _Refusal(
+    (
         r"-fsanitize(=.*)?",
         "the library would need a sanitizer's runtime, which a wheel cannot bring",
         "take it out",
     ),
-    _Refusal(
+    (
         r"-lcudart(_static)?|-?-cudart(=.*)?",
         "CUDA's runtime is linked already, as a static library",
         "take it out",
     ),
-    _Refusal(
+    (
         r"(-Wl,)?(-+rpath|-R)([=,].*)?|-{1,2}(version-script|soname|script)([=,].*)?|-[hT].*",
         "the loader and the gates go by the library's own name, exports and run path",
         "take it out",
     ),
-    _Refusal(
+    (
         r"-[coxESM]|-M[MFDGPQT]+|-o.+|-{1,2}(shared|dryrun|keep|ptx|cubin|fatbin|cuda|lib|run)(=.*)?"
         r"|-(dlink|dc|dw)|--(output-file|output-directory|compile|device-(link|c|w)|optix-ir)(=.*)?",
         "it says what the build makes, which the recipe decides",
         "take it out",
     ),
-    _Refusal(
+    (
         r"-ccbin(=.*)?|--(compiler-bindir|gcc-toolchain|gcc-install-dir|cuda-path|rocm-path)(=.*)?",
         "the builder chooses the compiler and the toolkit",
         "take it out",
     ),
-    _Refusal(
+    (
         r"(-[ILB]|-{1,2}(isystem|iquote|idirafter|isysroot|include|imacros|sysroot|include-path"
         r"|pre-include|system-include|include-directory|library-path|library-directory))"
         r"=?(/.*|(.*/)?\.\.(/.*)?)",
@@ -220,11 +213,10 @@ def _check_pair(word: str, following: str | None, place: str) -> None:
 
 def _check_word(word: str, place: str) -> None:
     for piece in (word, *_pieces(word)):
-        for refusal in _REFUSALS:
-            if re.fullmatch(refusal.pattern, piece):
+        for pattern, why, fix in _REFUSALS:
+            if re.fullmatch(pattern, piece):
                 raise UsageError(
-                    f"{place}: expected a flag that keeps the gates, found {word!r}: "
-                    f"{refusal.why}; {refusal.do}"
+                    f"{place}: expected a flag that keeps the gates, found {word!r}: {why}; {fix}"
                 )
 
 

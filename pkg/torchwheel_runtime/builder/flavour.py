@@ -146,7 +146,6 @@ class ObjectGroup:
     flags: tuple[str, ...]
 
 
-_TORCH_FREE = ObjectGroup("device", ())
 # An old libstdc++ has no operator delete with a size.
 _OLD_STRINGS = ("-D_GLIBCXX_USE_CXX11_ABI=0", "-fno-sized-deallocation")
 _FRONT_END = "-DTORCHWHEEL_FRONT_END"
@@ -171,29 +170,22 @@ class Flavour:
         warnings: whether a warning is an error: not in sources that others wrote.
     """
 
-    device: ObjectGroup
-    host: ObjectGroup
-    binding: ObjectGroup
-    python: ObjectGroup | None
-    stubs: tuple[str, ...]
-    link: tuple[str, ...]
-    exports: Path
     output: str
+    exports: Path
+    device: ObjectGroup = ObjectGroup("device", ())
+    host: ObjectGroup = ObjectGroup("host", ("-O2",))
+    binding: ObjectGroup = ObjectGroup("binding", ())
+    python: ObjectGroup | None = None
+    stubs: tuple[str, ...] = ()
+    # Any libstdc++ of the user serves then, and the platform tag falls.
+    # Not libgcc too: its unwinder would bring glibc 2.35's _dl_find_object.
+    link: tuple[str, ...] = ("-static-libstdc++",)
     warnings: bool = True
 
 
 def kernels(target: Target) -> Flavour:
     """The kernel library of a toolkit: it knows neither torch nor Python."""
-    return Flavour(
-        device=_TORCH_FREE,
-        host=ObjectGroup("host", ("-O2",)),
-        binding=ObjectGroup("binding", ()),
-        python=None,
-        stubs=(),
-        link=("-static-libstdc++",),
-        exports=_HERE / "part.map",
-        output=f"{target.name}.so",
-    )
+    return Flavour(f"{target.name}.so", _HERE / "part.map")
 
 
 def front_end(target: Target, whole: Flavour) -> Flavour:
@@ -218,14 +210,10 @@ def entry_points(target: Target) -> Flavour:
         *headers(target.torch.include, "torch"),
     )
     return Flavour(
-        device=_TORCH_FREE,
-        host=_for_front_end(ObjectGroup("host", ("-O2",))),
-        binding=ObjectGroup("binding", ()),
+        f"{target.name}.abi3.so",
+        _HERE / "part.map",
+        host=_for_front_end(Flavour.host),
         python=ObjectGroup("entry-points", python),
-        stubs=(),
-        link=("-static-libstdc++",),
-        exports=_HERE / "part.map",
-        output=f"{target.name}.abi3.so",
     )
 
 
@@ -237,17 +225,11 @@ def stable(target: Target) -> Flavour:
     """The stable ABI: C functions of torch's and no mangled name; any torch from the floor on."""
     version = f"-DTORCH_TARGET_VERSION={target_version(target.torch.release)}"
     return Flavour(
-        device=_TORCH_FREE,
-        host=ObjectGroup("host", ("-O2",)),
         binding=ObjectGroup(
             f"stable{target.torch.release}", ("-O2", "-DUSE_CUDA", version, *_torch(target.torch))
         ),
-        python=None,
         # Without this entry the loader cannot find torch's C functions.
         stubs=("libtorch.so",),
-        # Any libstdc++ of the user serves then, and the platform tag falls.
-        # Not libgcc too: its unwinder would bring glibc 2.35's _dl_find_object.
-        link=("-static-libstdc++",),
         # torch loads the library for what it registers: it has nothing to show, least of all
         # libstdc++'s weak symbols.
         exports=_HERE / "library.map",
@@ -268,7 +250,6 @@ def aten(target: Target, module: Module | None) -> Flavour:
     name = _module_name(module) if python and module else ()
     binding = (*quick, "-DUSE_CUDA", *name, *strings, *_torch(target.torch))
     return Flavour(
-        device=_TORCH_FREE,
         host=ObjectGroup("host-old-strings" if old else "host", ("-O2", *strings)),
         binding=ObjectGroup(f"aten{target.torch.release}", binding),
         python=ObjectGroup(
@@ -307,7 +288,6 @@ def ordinary(target: Target, module: Module | None) -> Flavour:
         device=ObjectGroup(f"device{of}", (*flags, *_ORDINARY_DEVICE[target.toolkit.backend])),
         host=ObjectGroup(f"host{of}", ("-O2", *flags)),
         binding=ObjectGroup(f"binding{of}", ("-O2", *flags)),
-        python=None,
         stubs=("libtorch.so", "libtorch_python.so"),
         link=(),
         exports=_HERE / "module.map",

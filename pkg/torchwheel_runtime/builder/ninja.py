@@ -44,14 +44,6 @@ class Step:
     parts: tuple["Step", ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """Steps in an order in which each finds its inputs, and the files that are wanted of them."""
-
-    steps: tuple[Step, ...]
-    outputs: tuple[str, ...]
-
-
 _PROGRESS = re.compile(r"^(\[\d+/\d+\]|waiting:) ")
 
 
@@ -73,13 +65,19 @@ def _render_step(step: Step) -> str:
     return "\n".join(lines) + "\n"
 
 
-def render(plan: Plan) -> str:
+def wanted_files(steps: Sequence[Step]) -> list[str]:
+    """The outputs that no step reads: what the steps are for."""
+    read = {name for step in steps for name in step.inputs}
+    return [step.output for step in steps if step.output not in read]
+
+
+def render(steps: Sequence[Step]) -> str:
     """The text of build.ninja: one rule, a build line per step. ninja reruns a changed command."""
     head = "ninja_required_version = 1.8\n\nrule run\n  command = $argv\n  description = $label\n\n"
     return (
         head
-        + "\n".join(_render_step(step) for step in plan.steps)
-        + f"\ndefault {' '.join(map(_path, plan.outputs))}\n"
+        + "\n".join(_render_step(step) for step in steps)
+        + f"\ndefault {' '.join(map(_path, wanted_files(steps)))}\n"
     )
 
 
@@ -108,19 +106,24 @@ def find_ninja() -> str:
 
 
 def run(
-    plan: Plan, folder: Path, jobs: int, say: Callable[[str], None], *, verbose: bool = False
+    steps: Sequence[Step],
+    folder: Path,
+    jobs: int,
+    say: Callable[[str], None],
+    *,
+    verbose: bool = False,
 ) -> list[Path]:
-    """Bring `plan` up to date in `folder`; returns its outputs. A compiler's words pass through.
+    """Bring what `steps` are for up to date; returns its files. A compiler's words pass through.
 
     Args:
-        plan: the build.
+        steps: the build.
         folder: for its outputs.
         jobs: commands side by side.
         say: hears each line.
         verbose: whether a step is announced by its command, not its label.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    text = render(plan)
+    text = render(steps)
     file = folder / "build.ninja"
     if not file.exists() or file.read_text(encoding="utf-8") != text:
         write_text(file, text)
@@ -137,7 +140,7 @@ def run(
     status = process.stream_terminal(command, hear, env)
     if status:
         raise program_error(_failure(lines, status))
-    return [folder / output for output in plan.outputs]
+    return [folder / output for output in wanted_files(steps)]
 
 
 def _failure(lines: list[str], status: int) -> str:
@@ -253,5 +256,4 @@ def compile_group(
     group = shared / name
     group.mkdir(parents=True, exist_ok=True)
     with hold_lock(group / "lock", partial(say, f"waiting: another build compiles {name}")):
-        plan = Plan(tuple(steps), tuple(step.output for step in steps))
-        run(plan, group, jobs, say, verbose=verbose)
+        run(steps, group, jobs, say, verbose=verbose)

@@ -13,7 +13,7 @@ from pathlib import Path
 from torchwheel_runtime import process
 from torchwheel_runtime.builder.extension import Extension
 from torchwheel_runtime.builder.flags import Flags, Probe, check_flags
-from torchwheel_runtime.builder.recipe import link_flags, sysroot_flags
+from torchwheel_runtime.builder.recipe import link_flags
 from torchwheel_runtime.builder.target import Target
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import write_text
@@ -103,7 +103,7 @@ def _answers() -> Path:
 
 def _command(flags: Flags, target: Target) -> list[str]:
     """From a program on the standard input to the file "program" of a folder."""
-    before = [target.cxx, "-std=c++17", *sysroot_flags(target), *flags.cxx]
+    before = [target.cxx, "-std=c++17", *target.sysroot, *flags.cxx]
     return [
         *before,
         "-x",

@@ -12,16 +12,12 @@ from torchwheel_runtime.builder import environment
 from torchwheel_runtime.builder.extension import Extension
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.machine.toolkits import locate_system, require_cuda
 from torchwheel_runtime.toolkit.cache import cache_folder
 from torchwheel_runtime.toolkit.headers import torch_headers
 from torchwheel_runtime.toolkit.host import host_compiler
 from torchwheel_runtime.toolkit.lock import locked_releases
-from torchwheel_runtime.toolkit.provision import (
-    agreed_release,
-    locate_system,
-    nvcc_release,
-    provision_pypi,
-)
+from torchwheel_runtime.toolkit.provision import provision_pypi
 
 _WITHOUT_GPU = NamedArchs("all-major", "no GPU here")
 
@@ -67,9 +63,7 @@ def _find_toolkit(environ: Mapping[str, str], progress: Progress) -> tuple[Path,
             if environ.get(environment.CUDA_HOME):
                 raise
         else:
-            release = asked or nvcc_release(root)
-            agreed_release(root, release)
-            return root, release
+            return root, require_cuda(root, asked)
     release = asked or locked_releases()[0]
     root, _ = provision_pypi(release, environment.read_platform(environ), cache_folder(), progress)
     return root, release

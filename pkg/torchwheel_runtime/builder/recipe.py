@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from torchwheel_runtime.arch.model import Arch, CudaArch, gencode
 from torchwheel_runtime.builder.extension import Extension
-from torchwheel_runtime.builder.flags import NO_FLAGS, Flags
+from torchwheel_runtime.builder.flags import Flags
 from torchwheel_runtime.builder.flavour import (
     Flavour,
     GpuCompiler,
@@ -22,8 +22,8 @@ from torchwheel_runtime.builder.flavour import (
     rocm,
     stable,
 )
-from torchwheel_runtime.builder.ninja import Plan, Step
-from torchwheel_runtime.builder.sources import DeviceFile, Sources
+from torchwheel_runtime.builder.ninja import Step
+from torchwheel_runtime.builder.sources import Sources
 from torchwheel_runtime.builder.target import Target
 from torchwheel_runtime.files import sha256
 
@@ -54,65 +54,12 @@ def _digest(folder: Path, names: Iterable[str]) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
-def object_groups(
-    extension: Extension,
-    sources: Sources,
-    target: Target,
-    backend: GpuCompiler,
-    flavour: Flavour,
-    flags: Flags = NO_FLAGS,
-) -> Mapping[str, tuple[Step, ...]]:
-    """The compile steps of every group, by the group's name; device code is one of them."""
-    common = _common(extension, target)
-    warnings = _WARNINGS if flavour.warnings else ()
-    own = headers(INCLUDE, "torchwheel")
-    passed = (*sysroot_flags(target), *_POSITION, *warnings, *_prefix_maps(target), *own)
-    device = (*backend.compiler, *(backend.strict if flavour.warnings else ()), *backend.flags)
-    device += (*_for_device((*passed, *flavour.device.flags), backend), *common)
-    device += (*flags.cuda, *flags.hip)
-    host = (target.cxx, "-std=c++17", *passed, *(("-Werror",) if warnings else ()), *common)
-    groups = {
-        flavour.device.name: [
-            (
-                f"{backend.label} {file.path}",
-                (*device, *_archs(file), *_named(file.path, backend)),
-                file.path,
-            )
-            for file in sources.device
-        ]
-    }
-    included = tuple(
-        word for file in sources.included for word in ("-include", str(target.source / file))
-    )
-    for group, files, before in (
-        (flavour.host, sources.host, ()),
-        (flavour.binding, sources.binding, included),
-        (flavour.python, sources.python, ()),
-    ):
-        if group:
-            command = (*host, *group.flags, *backend.headers, *flags.cxx, *before)
-            groups[group.name] = [(f"C++ {file}", command, file) for file in files]
-    compiled = {
-        name: tuple(_compile(label, command, file, target) for label, command, file in steps)
-        for name, steps in groups.items()
-        if steps
-    }
-    if sources.device:
-        compiled[flavour.device.name] = tuple(
-            dataclasses.replace(step, parts=tuple(_part_steps(step, device, file, target)))
-            for step, file in zip(compiled[flavour.device.name], sources.device, strict=True)
-        )
-    if sources.interface:
-        compiled |= _interface_group(sources.interface, target)
-    return compiled
-
-
 def _interface_group(shared: Sequence[str], target: Target) -> Mapping[str, tuple[Step, ...]]:
     """The file with the digest of the shared headers; the digest names its group."""
     whole = f"{INTERFACE}\n{_digest(target.source, shared)}"
     digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
     source, output = str(_INTERFACE_FILE), "obj/torchwheel/interface.o"
-    command = (target.cxx, "-x", "c", *sysroot_flags(target), *_POSITION)
+    command = (target.cxx, "-x", "c", *target.sysroot, *_POSITION)
     command += (f'-DTORCHWHEEL_INTERFACE="{digest}"', "-c", source, "-o", output)
     return {f"interface-{digest}": (Step("C interface", command, (source,), output),)}
 
@@ -122,11 +69,6 @@ def _for_device(flags: Iterable[str], backend: GpuCompiler) -> Iterator[str]:
     for flag in flags:
         own = flag.startswith(("-D", "-I", "--expt")) or not flag.startswith("-")
         yield from (flag,) if own or flag == "-isystem" else (*backend.pass_on, flag)
-
-
-def sysroot_flags(target: Target) -> tuple[str, ...]:
-    """The flags of the older system that is compiled against, if any."""
-    return target.sysroot.flags if target.sysroot else ()
 
 
 def object_name(source: str) -> str:
@@ -152,10 +94,6 @@ def _prefix_maps(target: Target) -> tuple[str, ...]:
     )
 
 
-def _archs(file: DeviceFile) -> tuple[str, ...]:
-    return tuple(flag for arch in file.archs for flag in gencode(arch))
-
-
 def _named(source: str, backend: GpuCompiler) -> tuple[str, ...]:
     """The flag that names a source; letters, digits and underscores are what clang takes."""
     name = re.sub(r"\W", "_", source, flags=re.ASCII)
@@ -177,37 +115,15 @@ def _compile(
     return Step(label, command, (path,), output, depfile)
 
 
-def _part_steps(
-    whole: Step, compiler: tuple[str, ...], file: DeviceFile, target: Target
-) -> Iterator[Step]:
-    for part in parts_of(file.archs):
-        label, output = f"{whole.label} for {part.name}", part_output(whole.output, part.end)
-        yield _compile(label, (*compiler, part.code), file.path, target, part.form, output)
-
-
 HOST = ".host.o"
 """End of the output of a part that is the host side."""
 
 
-@dataclasses.dataclass(frozen=True)
-class ArchPart:
-    """A part of a file's compile.
-
-    Attributes:
-        name: names it to a person, e.g. "9.0".
-        form: nvcc's option for its output, e.g. "-cubin".
-        code: nvcc's option for its arch.
-        end: of its output's name, e.g. ".sm_90.cubin".
-    """
-
-    name: str
-    form: str
-    code: str
-    end: str
-
-
-def parts_of(archs: Sequence[Arch]) -> Iterator[ArchPart]:
+def parts_of(archs: Sequence[Arch]) -> Iterator[tuple[str, str, str, str]]:
     """The parts of a CUDA file's compile: the code for each arch, and the host side.
+
+    Of each it gives a name for a person, nvcc's option for its output, nvcc's option for its arch,
+    and the end of its output's name.
 
     nvcc compiles the archs of a file one after another and puts them into one object. Where several
     jobs compile, each takes some of the parts, and the job that links joins them (`join_parts`).
@@ -221,12 +137,12 @@ def parts_of(archs: Sequence[Arch]) -> Iterator[ArchPart]:
     for arch in cuda:
         number = arch.number
         virtual = f"-gencode=arch=compute_{number},code="
-        yield ArchPart(arch.name, "-cubin", f"{virtual}sm_{number}", part_end("elf", number))
+        yield arch.name, "-cubin", f"{virtual}sm_{number}", part_end("elf", number)
         if arch.ptx:
             name = f"{arch.name}, PTX"
-            yield ArchPart(name, "-ptx", f"{virtual}compute_{number}", part_end("ptx", number))
+            yield name, "-ptx", f"{virtual}compute_{number}", part_end("ptx", number)
     first = cuda[0].number
-    yield ArchPart("the host", "-c", f"-gencode=arch=compute_{first},code=compute_{first}", HOST)
+    yield "the host", "-c", f"-gencode=arch=compute_{first},code=compute_{first}", HOST
 
 
 def part_output(whole: str, end: str) -> str:
@@ -243,12 +159,11 @@ _BACKENDS = {"cuda": cuda, "rocm": rocm}
 _FRONT_ENDS = ("front_end", "entry_points")
 
 
-@dataclasses.dataclass(frozen=True)
 class Recipe:
     """A build in parts.
 
     Attributes:
-        groups: compile steps by group; the objects of a group can be shared.
+        groups: compile steps by group; device code is one. The objects of a group can be shared.
         target: what is built.
         backend: the GPU platform's part.
         flavour: the ABI's part.
@@ -257,19 +172,82 @@ class Recipe:
         verbose: whether the commands are printed.
     """
 
-    groups: Mapping[str, tuple[Step, ...]]
-    target: Target
-    backend: GpuCompiler
-    flavour: Flavour
-    flags: Flags = NO_FLAGS
-    libraries: tuple[str, ...] = ()
-    verbose: bool = False
+    def __init__(self, extension: Extension, sources: Sources, target: Target) -> None:
+        """The build of the extension's `sources` for `target`."""
+        self.target = target
+        self.backend = _BACKENDS[target.toolkit.backend](target)
+        self.flavour = _flavour(extension, target)
+        self.flags = extension.flags_for(target.toolkit.release, target.probes)
+        self.verbose = extension.verbose
+        if target.part in _FRONT_ENDS:
+            self.flags = dataclasses.replace(self.flags, cuda=(), hip=())  # there is no device code
+            # They know no GPU's runtime. libstdc++.a refers weakly to pthread's functions, for
+            # which --as-needed alone would name no library.
+            link = ("-Wl,--no-as-needed", "-lpthread", "-Wl,--as-needed", "-ldl")
+            self.backend = dataclasses.replace(self.backend, headers=(), link=link)
+        self.libraries = tuple(str(target.source / file) for file in sources.libraries)
+        groups = {
+            self.flavour.device.name: self._device_steps(extension, sources),
+            **self._host_groups(extension, sources),
+        }
+        self.groups: Mapping[str, tuple[Step, ...]] = {
+            name: steps for name, steps in groups.items() if steps
+        }
+        if sources.interface:
+            self.groups = {**self.groups, **_interface_group(sources.interface, target)}
 
-    def whole(self) -> Plan:
+    def _device_steps(self, extension: Extension, sources: Sources) -> tuple[Step, ...]:
+        backend, flavour, target = self.backend, self.flavour, self.target
+        strict = backend.strict if flavour.warnings else ()
+        command = (*backend.compiler, *strict, *backend.flags)
+        command += (*_for_device((*self._passed(), *flavour.device.flags), backend),)
+        command += (*_common(extension, target), *self.flags.cuda, *self.flags.hip)
+        steps = []
+        for path, archs in sources.device.items():
+            label = f"{backend.label} {path}"
+            codes = (flag for arch in archs for flag in gencode(arch))
+            whole = _compile(label, (*command, *codes, *_named(path, backend)), path, target)
+            parts = tuple(
+                _compile(
+                    *(f"{label} for {name}", (*command, code), path, target),
+                    *(form, part_output(whole.output, end)),
+                )
+                for name, form, code, end in parts_of(archs)
+            )
+            steps.append(dataclasses.replace(whole, parts=parts))
+        return tuple(steps)
+
+    def _host_groups(self, extension: Extension, sources: Sources) -> dict[str, tuple[Step, ...]]:
+        flavour, target = self.flavour, self.target
+        strict = ("-Werror",) if flavour.warnings else ()
+        host = (target.cxx, "-std=c++17", *self._passed(), *strict, *_common(extension, target))
+        included = tuple(
+            word for file in sources.included for word in ("-include", str(target.source / file))
+        )
+        groups = {}
+        for group, files, before in (
+            (flavour.host, sources.host, ()),
+            (flavour.binding, sources.binding, included),
+            (flavour.python, sources.python, ()),
+        ):
+            if group:
+                command = (*host, *group.flags, *self.backend.headers, *self.flags.cxx, *before)
+                groups[group.name] = tuple(
+                    _compile(f"C++ {file}", command, file, target) for file in files
+                )
+        return groups
+
+    def _passed(self) -> tuple[str, ...]:
+        """Flags for every file, which a device compiler passes on to the host's."""
+        warnings = _WARNINGS if self.flavour.warnings else ()
+        own = headers(INCLUDE, "torchwheel")
+        target = self.target
+        return (*target.sysroot, *_POSITION, *warnings, *_prefix_maps(target), *own)
+
+    def whole(self) -> tuple[Step, ...]:
         """Everything in one folder."""
         steps = tuple(step for group in self.groups.values() for step in group)
-        library = self.linked([step.output for step in steps])
-        return Plan((*steps, *library.steps), library.outputs)
+        return (*steps, *self.linked([step.output for step in steps]))
 
     def flag_texts(self) -> tuple[str, ...]:
         """The extension's own flags and the operators that are left out, for the claims."""
@@ -277,18 +255,17 @@ class Recipe:
         flags = (f"{field}: {word}" for field in words for word in words[field])
         return (*flags, *(f"operator off: {name}" for name in sorted(self.target.operators_off)))
 
-    def linked(self, objects: Sequence[str]) -> Plan:
+    def linked(self, objects: Sequence[str]) -> tuple[Step, ...]:
         """From objects to the library."""
         stubs = [_stub_step(soname, self.target) for soname in self.flavour.stubs]
-        link = self._link_step(objects, [stub.output for stub in stubs])
-        return Plan((*stubs, link), (link.output,))
+        return (*stubs, self._link_step(objects, [stub.output for stub in stubs]))
 
     def _link_step(self, objects: Sequence[str], stubs: Sequence[str]) -> Step:
         flavour = self.flavour
         command = (
             self.target.cxx,
             "-shared",
-            *sysroot_flags(self.target),
+            *self.target.sysroot,
             *flavour.link,
             f"-Wl,--version-script={flavour.exports}",
             "-Wl,--gc-sections",
@@ -349,22 +326,6 @@ def strip_folders(
         tuple(pattern.sub(lambda found: f"\0{names[found[1]]}\0", word) for word in command)
         for command in commands
     )
-
-
-def make_recipe(extension: Extension, sources: Sources, target: Target) -> Recipe:
-    """The build of the extension's `sources` for `target`."""
-    backend = _BACKENDS[target.toolkit.backend](target)
-    flavour = _flavour(extension, target)
-    flags = extension.flags_for(target.toolkit.release, target.probes)
-    if target.part in _FRONT_ENDS:
-        flags = dataclasses.replace(flags, cuda=(), hip=())  # they have no device code
-        # They know no GPU's runtime. libstdc++.a refers weakly to pthread's functions, for which
-        # --as-needed alone would name no library.
-        link = ("-Wl,--no-as-needed", "-lpthread", "-Wl,--as-needed", "-ldl")
-        backend = dataclasses.replace(backend, headers=(), link=link)
-    groups = object_groups(extension, sources, target, backend, flavour, flags)
-    libraries = tuple(str(target.source / file) for file in sources.libraries)
-    return Recipe(groups, target, backend, flavour, flags, libraries, extension.verbose)
 
 
 def _flavour(extension: Extension, target: Target) -> Flavour:

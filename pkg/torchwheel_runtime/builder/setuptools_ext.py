@@ -48,16 +48,23 @@ def setup_arguments(project: Path, packages: str, description: str) -> dict[str,
         extension: Extension = runpy.run_path(str(project / description))["EXTENSION"]
         source = project / extension.sources
         if environment.can_complete(os.environ):
-            library = _LibraryKind(
-                environment.read_platform(os.environ), os.environ.get(environment.NAME) or "stable"
+            native = _native(
+                extension,
+                lambda: _provisioned(extension, source),
+                platform=environment.read_platform(os.environ),
+                name=os.environ.get(environment.NAME) or "stable",
             )
-            native = _native(extension, library, lambda: _provisioned(extension, source))
             native["setup_requires"] += PROVISION_REQUIREMENTS
         elif target := environment.read_target(os.environ, source):
             environment.require_stable_floor(extension, target)
-            suffix = target.python.suffix if target.python else None
-            kind = _LibraryKind(target.platform, target.name, target.part, suffix)
-            native = _native(extension, kind, lambda: target)
+            native = _native(
+                extension,
+                lambda: target,
+                platform=target.platform,
+                name=target.name,
+                part=target.part,
+                suffix=target.python.suffix if target.python else None,
+            )
             if target.part:
                 return {"packages": [], **native}
         else:
@@ -65,23 +72,6 @@ def setup_arguments(project: Path, packages: str, description: str) -> dict[str,
         return {**_with_sources(extension, project, packages), **native}
     except TorchwheelError as error:
         raise SystemExit(f"error: {error}") from error
-
-
-@dataclasses.dataclass(frozen=True)
-class _LibraryKind:
-    """What setuptools must know of a library before anything is provisioned.
-
-    Attributes:
-        platform: of the wheel, e.g. "linux_x86_64".
-        name: names the library's file.
-        part: the part of a universal wheel that it is.
-        suffix: of an extension module, which is for one CPython; None for a library for any.
-    """
-
-    platform: str
-    name: str
-    part: PartKind | None = None
-    suffix: str | None = None
 
 
 def _provisioned(extension: Extension, source: Path) -> Target:
@@ -139,7 +129,7 @@ def build_library(
         take_objects,
     )
     from torchwheel_runtime.builder.probes import find_probes  # noqa: PLC0415
-    from torchwheel_runtime.builder.recipe import make_recipe  # noqa: PLC0415
+    from torchwheel_runtime.builder.recipe import Recipe  # noqa: PLC0415
 
     folder = Path(environ.get(environment.BUILD_FOLDER) or temporary).resolve()
     named = environ.get(environment.SHARED_FOLDER)
@@ -150,9 +140,7 @@ def build_library(
         operators_off=environment.operators_off(extension, environ),
     )
     sources = sources_of(extension, target)
-    recipe = make_recipe(
-        extension, *hipify_sources(extension, sources, target, folder / "translated")
-    )
+    recipe = Recipe(extension, *hipify_sources(extension, sources, target, folder / "translated"))
     if shared and (shard := environ.get(environment.SHARD)):
         compiled = compile_shared(
             recipe, shared, parse_shard(shard, environment.SHARD), parallel_jobs(), say_to_stdout
@@ -175,18 +163,31 @@ def build_library(
 
 
 def _native(
-    extension: Extension, kind: _LibraryKind, find_target: Callable[[], Target]
+    extension: Extension,
+    find_target: Callable[[], Target],
+    *,
+    platform: str,
+    name: str,
+    part: PartKind | None = None,
+    suffix: str | None = None,
 ) -> dict[str, Any]:
-    any_python = kind.suffix is None
+    """What setuptools must know of a library before anything is provisioned.
+
+    Args:
+        extension: the extension.
+        find_target: gives the target of the build, when it begins.
+        platform: of the wheel, e.g. "linux_x86_64".
+        name: names the library's file.
+        part: the part of a universal wheel that it is.
+        suffix: of an extension module, which is for one CPython; None for a library for any.
+    """
 
     class BuildLibrary(build_ext):
         """Builds in a folder that outlives the build: only what changed is compiled."""
 
         def get_ext_filename(self, fullname: str) -> str:
-            suffix = kind.suffix or ".so"
-            if kind.part == "entry_points":
-                suffix = ".abi3.so"
-            return f"{fullname.replace('.', os.sep)}{suffix}"
+            end = ".abi3.so" if part == "entry_points" else suffix or ".so"
+            return f"{fullname.replace('.', os.sep)}{end}"
 
         def build_extension(self, ext: ExtensionModule) -> None:
             output = Path(self.get_ext_fullpath(ext.name))
@@ -201,19 +202,19 @@ def _native(
 
         def initialize_options(self) -> None:
             super().initialize_options()
-            self.plat_name = kind.platform
+            self.plat_name = platform
 
         def get_tag(self) -> tuple[str, str, str]:
-            python, abi, platform = super().get_tag()
-            return ("py3", "none", platform) if any_python else (python, abi, platform)
+            python, abi, tag = super().get_tag()
+            return (python, abi, tag) if suffix else ("py3", "none", tag)
 
     # A dot would start a subpackage: "rocm6.4-stable".
-    folder = ".".join((extension.package, LIBRARIES, *([kind.part] if kind.part else [])))
-    name = f"{folder}.{kind.name.replace('.', '_')}"
-    if extension.module and not any_python:
-        name = extension.module.name
+    folder = ".".join((extension.package, LIBRARIES, *([part] if part else [])))
+    module = extension.module.name if extension.module and suffix else None
     return {
-        "ext_modules": [ExtensionModule(name, sources=[])],
+        "ext_modules": [
+            ExtensionModule(module or f"{folder}.{name.replace('.', '_')}", sources=[])
+        ],
         "cmdclass": {"build_ext": BuildLibrary, "bdist_wheel": TaggedWheel},
         # A front end (pip, build) asks for them before it builds.
         "setup_requires": list(NATIVE_REQUIREMENTS),

@@ -21,19 +21,11 @@ from torchwheel_runtime.json_files import last_line, parse_json
 
 
 @dataclasses.dataclass(frozen=True)
-class DeviceFile:
-    """A file of device code and the archs it is compiled for."""
-
-    path: str
-    archs: tuple[Arch, ...]
-
-
-@dataclasses.dataclass(frozen=True)
 class Sources:
     """A library's files, relative to the source folder.
 
     Attributes:
-        device: device code.
+        device: the files of device code, and the archs that each is compiled for.
         host: torch-free host code.
         binding: code that meets torch.
         python: code that meets Python.
@@ -43,7 +35,7 @@ class Sources:
         libraries: libraries that the extension brings along.
     """
 
-    device: Sequence[DeviceFile]
+    device: Mapping[str, tuple[Arch, ...]]
     host: Sequence[str]
     binding: Sequence[str]
     python: Sequence[str] = ()
@@ -147,11 +139,11 @@ def _part_sources(extension: Extension, operators: Sequence[Operator], target: T
     host = _once(_files(folder, (glob for glob in globs if glob not in split.kernels)))
     if by_type:
         python = _files(folder, split.entry_points)
-        return Sources((), host, (), python, interface=interface)
+        return Sources({}, host, (), python, interface=interface)
     binding = _once(file for one in operators for file in _files(folder, _binding(one, target.abi)))
     # Headers of torch's C++ API take seconds to read, those of the stable ABI less than one.
     last = len(binding) - 1 if target.abi == "aten" else 0
-    return Sources((), host, binding[last:], (), binding[:last], interface)
+    return Sources({}, host, binding[last:], (), binding[:last], interface)
 
 
 def _binding(operator: Operator, abi: str) -> tuple[str, ...]:
@@ -160,16 +152,16 @@ def _binding(operator: Operator, abi: str) -> tuple[str, ...]:
     return operator.bindings[abi]
 
 
-def _device(operators: Sequence[Operator], target: Target) -> list[DeviceFile]:
+def _device(operators: Sequence[Operator], target: Target) -> dict[str, tuple[Arch, ...]]:
     """Each file once, for the archs of every operator that names it."""
     wanted: dict[str, set[Arch]] = {}
     for operator in operators:
         for path in _files(target.source, operator.device):
             wanted.setdefault(path, set()).update(archs_of(operator, target))
-    return [
-        DeviceFile(path, tuple(arch for arch in target.toolkit.archs if arch in archs))
+    return {
+        path: tuple(arch for arch in target.toolkit.archs if arch in archs)
         for path, archs in wanted.items()
-    ]
+    }
 
 
 def archs_of(operator: Operator, target: Target) -> tuple[Arch, ...]:
@@ -267,10 +259,9 @@ def hipify_sources(
     """
     if not extension.ordinary or target.toolkit.backend != "rocm":
         return sources, target
-    device = [file.path for file in sources.device]
     became = hipify(
         target.source,
-        [*device, *sources.host, *sources.binding],
+        [*sources.device, *sources.host, *sources.binding],
         folder,
         python=Path(sys.executable),
         include_dirs=extension.include_dirs,
@@ -280,7 +271,7 @@ def hipify_sources(
         shutil.copy2(target.source / library, folder / library)
     return (
         Sources(
-            device=[DeviceFile(became[file.path], file.archs) for file in sources.device],
+            device={became[path]: archs for path, archs in sources.device.items()},
             host=[became[path] for path in sources.host],
             binding=[became[path] for path in sources.binding],
             libraries=sources.libraries,

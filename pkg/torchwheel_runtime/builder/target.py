@@ -66,24 +66,6 @@ class Python:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sysroot:
-    """An older system to compile and link against.
-
-    Attributes:
-        root: headers and libraries.
-        gcc: the folder below it with gcc's own files, e.g. libstdc++.a.
-    """
-
-    root: Path
-    gcc: Path
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """Flags that make clang take its headers and libraries, libstdc++'s included."""
-        return (f"--sysroot={self.root}", f"--gcc-install-dir={self.gcc}")
-
-
-@dataclasses.dataclass(frozen=True)
 class Target:
     """The library to build, its tools and its platform.
 
@@ -97,7 +79,7 @@ class Target:
         cross: whether the platform is not the compiler's own.
         cxx: the host compiler.
         python: the CPython it is for, in the aten flavour.
-        sysroot: an older system to build for, if any.
+        sysroot: flags of the older system that is compiled and linked against, if any.
         launcher: the prefix of each compile command, e.g. ("sccache",).
         part: the part of a universal wheel that it is; None for an extension in one library.
         probes: names of the extension's probes that hold for `cxx`.
@@ -113,7 +95,7 @@ class Target:
     cross: bool
     cxx: str
     python: Python | None = None
-    sysroot: Sysroot | None = None
+    sysroot: tuple[str, ...] = ()
     launcher: tuple[str, ...] = ()
     part: PartKind | None = None
     probes: frozenset[str] = frozenset()

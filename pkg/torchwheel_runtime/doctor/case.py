@@ -12,32 +12,14 @@ from torchwheel_runtime.doctor.importing import ImportResult
 from torchwheel_runtime.doctor.native import NativeLibrary
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.jit.key import CacheKey
-from torchwheel_runtime.jit.lookup import CorruptError, open_verified
-from torchwheel_runtime.jit.store import folder_size, list_items
+from torchwheel_runtime.jit.lookup import CorruptError
+from torchwheel_runtime.jit.store import fault_of, folder_size, list_items
 from torchwheel_runtime.machine.facts import Machine
 from torchwheel_runtime.os_errors import explain
 from torchwheel_runtime.ownership import UntrustedError, trusted_path
 from torchwheel_runtime.runtime.status import ExtensionStatus
 from torchwheel_runtime.toolkit.cache import cache_path
 from torchwheel_runtime.validate.findings import Finding
-
-
-@dataclasses.dataclass(frozen=True)
-class CorruptLibrary:
-    """A library of the cache that is not as it was written.
-
-    Attributes:
-        key: its key in the cache.
-        file: the name of the file that is wrong.
-        why: what is wrong with it.
-    """
-
-    key: CacheKey
-    file: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.key.target}/{self.file}: {self.why}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,13 +30,14 @@ class CacheState:
         folder: its folder, which need not exist yet.
         sizes: bytes of each part, e.g. "toolkits" and "jit", the largest first.
         problem: why the cache cannot be written; None if it can.
-        corrupt: libraries built just in time that are not as they were written.
+        corrupt: libraries built just in time that are not as they were written, and which file of
+            each is wrong and why.
     """
 
     folder: Path
     sizes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     problem: str | None = None
-    corrupt: tuple[CorruptLibrary, ...] = ()
+    corrupt: Mapping[CacheKey, str] = dataclasses.field(default_factory=dict)
 
 
 def examine_cache() -> CacheState:
@@ -102,20 +85,17 @@ def _is_there(path: Path) -> bool:
     return True
 
 
-def _corrupt_libraries(folder: Path) -> tuple[CorruptLibrary, ...]:
-    corrupt = []
+def _corrupt_libraries(folder: Path) -> dict[CacheKey, str]:
     try:
-        libraries = [item for item in list_items(folder) if item.is_library]
+        items = list_items(folder)
     except OSError:
-        return ()
-    for item in libraries:
-        try:
-            open_verified(folder, item.key)
-        except CorruptError as error:
-            corrupt.append(CorruptLibrary(item.key, error.path.name, error.why))
-        except OSError:
-            continue
-    return tuple(corrupt)
+        return {}
+    faults = ((item.key, fault_of(folder, item)) for item in items)
+    return {
+        key: f"{key.target}/{fault.path.name}: {fault.why}"
+        for key, fault in faults
+        if isinstance(fault, CorruptError)
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,8 +111,6 @@ class Package:
         near: if it is not installed, names of installed distributions that are similar.
         imported: the result of its import.
         natives: its native libraries.
-        status: what its operators run on; None for a package that does not use
-            torchwheel_runtime.runtime.
     """
 
     name: str
@@ -143,7 +121,11 @@ class Package:
     copies: tuple[str, ...] = ()
     near: tuple[str, ...] = ()
     natives: tuple[NativeLibrary, ...] = ()
-    status: ExtensionStatus | None = None
+
+    @property
+    def status(self) -> ExtensionStatus | None:
+        """What its operators run on; None for a package that is not loaded by the run-time half."""
+        return self.imported.status
 
     @property
     def title(self) -> str:

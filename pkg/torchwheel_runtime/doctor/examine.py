@@ -143,7 +143,6 @@ def examine_package(name: str, machine: Machine, progress: Progress, seconds: fl
         copies=tuple(dist_info.read_dist_info(folder).version for folder in found[1:]),
         near=() if found else tuple(dist_info.similar_names(name, folders)),
         natives=natives,
-        status=imported.status,
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from torchwheel_runtime.arch.model import BRANDS, CudaArch, RocmArch
-from torchwheel_runtime.doctor.case import CacheState, CorruptLibrary, Package, Report, Verdict
+from torchwheel_runtime.doctor.case import CacheState, Package, Report, Verdict
 from torchwheel_runtime.doctor.native import NativeLibrary
 from torchwheel_runtime.doctor.package_rules import irregular_text
 from torchwheel_runtime.machine.facts import Absent, Machine, Torch
@@ -250,7 +250,7 @@ def report_json(report: Report) -> str:
         "ok": report.ok,
         "machine": _plain(report.machine),
         "variables": dict(report.variables),
-        "cache": _plain(report.cache),
+        "cache": {**_plain(report.cache), "corrupt": list(report.cache.corrupt.values())},
         "packages": [_package(package) for package in report.packages],
         "verdicts": [_verdict(verdict) for verdict in report.verdicts],
     }
@@ -311,7 +311,7 @@ def _native(native: NativeLibrary) -> dict[str, Any]:
     }
 
 
-_AS_TEXT = (CudaArch, RocmArch, Absent, CorruptLibrary)
+_AS_TEXT = (CudaArch, RocmArch, Absent)
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - any value of the model

@@ -5,7 +5,7 @@ import dataclasses
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from torchwheel_runtime.errors import MalformedError, TorchwheelError
@@ -144,35 +144,27 @@ def _open_owned(path: Path, inside: int | None, flags: int) -> int:
     return handle
 
 
-@dataclasses.dataclass(frozen=True)
-class CachedLibrary:
-    """The result of a lookup.
+def find_library(folder: Path, key: CacheKey, say: Callable[[str], None]) -> LoadableFile | None:
+    """The verified library of `key` in the cache `folder`; None if there is none.
 
-    Attributes:
-        library: the verified library, open; None if there is none.
-        problem: one line if the cache has it and it cannot be used.
+    A corrupt library is removed. `say` hears why a library that is there cannot be used.
     """
-
-    library: LoadableFile | None = None
-    problem: str | None = None
-
-
-def find_library(folder: Path, key: CacheKey) -> CachedLibrary:
-    """Look up the library of `key` in the cache `folder`. A corrupt library is removed."""
     try:
         library, _ = open_verified(trusted_path(folder), key)
     except FileNotFoundError:
-        return CachedLibrary()
+        return None
     except TorchwheelError as error:
-        return CachedLibrary(problem=str(error))
+        say(str(error))
     except OSError as error:
-        return CachedLibrary(problem=f"{folder}: {error.strerror}")
+        say(f"{folder}: {error.strerror}")
     except CorruptError as error:
         gone = "removed" if _remove_corrupt(folder, key) else "it could not be removed"
-        return CachedLibrary(problem=f"{error}; {gone}")
-    with contextlib.suppress(OSError):
-        os.utime(library.path.parent)  # its last use
-    return CachedLibrary(library)
+        say(f"{error}; {gone}")
+    else:
+        with contextlib.suppress(OSError):
+            os.utime(library.path.parent)  # its last use
+        return library
+    return None
 
 
 def check_or_discard(folder: Path, key: CacheKey) -> LoadableFile | None:

@@ -3,16 +3,18 @@
 import contextlib
 import dataclasses
 import fcntl
-import functools
 import json
+import platform
+import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from torchwheel_runtime.errors import NO_SPACE, TorchwheelError
 from torchwheel_runtime.files import (
+    discard,
     explain_full_disk,
     make_folder_atomically,
     private_folder,
@@ -20,7 +22,7 @@ from torchwheel_runtime.files import (
     sha256,
     write_text,
 )
-from torchwheel_runtime.jit.key import BuildFacts, CacheKey, make_key
+from torchwheel_runtime.jit.key import CacheKey, LibraryRequest
 from torchwheel_runtime.jit.lookup import (
     ENTRY_FILE,
     CacheEntry,
@@ -38,56 +40,15 @@ from torchwheel_runtime.text import size_cap
 if TYPE_CHECKING:
     from torchwheel_runtime.console import Progress
 
-import platform
-import re
-from collections.abc import Iterable, Mapping
 
-from torchwheel_runtime.errors import UsageError
-from torchwheel_runtime.files import discard
-
-
-@dataclasses.dataclass(frozen=True)
-class SourceFiles:
-    """Sources and headers.
-
-    Attributes:
-        folder: the folder that they were read from; it is not part of a key.
-        files: the bytes of each file, by its path relative to the folder.
-    """
-
-    folder: Path
-    files: Mapping[str, bytes]
-
-
-def read_sources(folder: Path, globs: Iterable[str]) -> SourceFiles:
-    """The files below `folder` that match the globs, e.g. "**/*.h".
-
-    Raises:
-        UsageError: a glob matches no file.
-        TorchwheelError: a file cannot be read.
-    """
-    paths: set[Path] = set()
-    for pattern in globs:
-        matches = {path for path in folder.glob(pattern) if path.is_file()}
-        if not matches:
-            raise UsageError(f"{folder}: no file matches {pattern!r}")
-        paths |= matches
-    try:
-        return SourceFiles(
-            folder, {str(p.relative_to(folder)): p.read_bytes() for p in sorted(paths)}
-        )
-    except OSError as error:
-        raise TorchwheelError(f"{error.filename}: {error.strerror}") from error
-
-
-def write_sources(content: SourceFiles, folder: Path) -> None:
-    """Make `folder` contain these files and no other.
+def write_sources(files: Mapping[str, bytes], folder: Path) -> None:
+    """Make `folder` contain these files, by their relative paths, and no other.
 
     An equal file keeps its modification time. Any other file gets the current time, so that a build
     sees the change. The times of the originals cannot be used: when pip, git or rsync brings
     an older version back, its files can be older than the objects of the newer version.
     """
-    targets = {folder / name: data for name, data in content.files.items()}
+    targets = {folder / name: data for name, data in files.items()}
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_dir() and not path.is_symlink():
             with contextlib.suppress(OSError):  # not empty
@@ -100,22 +61,17 @@ def write_sources(content: SourceFiles, folder: Path) -> None:
             path.write_bytes(data)
 
 
-@dataclasses.dataclass(frozen=True)
-class WorkFolder:
-    """The folders of a build.
+BuildFunction = Callable[[Path, Path], Path]
+"""Builds a library and returns its file.
 
-    Attributes:
-        source: has the sources and nothing else.
-        folder: for the build's outputs; it still has those of the last build.
-    """
-
-    source: Path
-    folder: Path
+Its arguments are a folder that has the sources and nothing else, and one for the build's outputs,
+which still has those of the last build.
+"""
 
 
 @contextlib.contextmanager
-def work_folder(target: Path, content: SourceFiles) -> Iterator[WorkFolder]:
-    """Yield the work folder of this machine below `target`. The caller holds the target's lock.
+def _work_folder(target: Path, request: LibraryRequest) -> Iterator[tuple[Path, Path]]:
+    """Yield the folders of this machine for a build. The caller holds the target's lock.
 
     A killed build may have left compilers that still write. Its folder is therefore renamed and
     removed, and the next build starts with an empty one.
@@ -127,33 +83,16 @@ def work_folder(target: Path, content: SourceFiles) -> Iterator[WorkFolder]:
         discard(own)
     own.mkdir(exist_ok=True, mode=0o700)
     running.touch()
-    work = WorkFolder(own / "source", own / "build")
-    work.folder.mkdir(exist_ok=True)
-    write_sources(content, work.source)
+    source, output = own / "source", own / "build"
+    output.mkdir(exist_ok=True)
+    write_sources(request.files, source)
     try:
-        yield work
+        yield source, output
     except TorchwheelError as error:
         running.unlink()
         # The message names the user's own file, not its copy.
-        raise type(error)(str(error).replace(str(work.source), str(content.folder))) from error
+        raise type(error)(str(error).replace(str(source), str(request.source))) from error
     running.unlink()
-
-
-BuildFunction = Callable[[WorkFolder], Path]
-"""Builds a library in the work folder and returns its file."""
-
-
-@dataclasses.dataclass(frozen=True)
-class LibraryRequest:
-    """Everything that decides a library's bytes."""
-
-    facts: BuildFacts
-    content: SourceFiles
-
-    @functools.cached_property
-    def key(self) -> CacheKey:
-        """The library's key in the cache."""
-        return make_key(self.facts, self.content.files)
 
 
 def make_library(
@@ -168,13 +107,10 @@ def make_library(
         UsageError: TORCHWHEEL_CACHE_SIZE is not a size.
     """
     cap = size_cap()
-    found = find_library(folder, request.key)
-    if found.problem:
-        progress.say(found.problem)
-    if found.library:
-        return found.library
+    if found := find_library(folder, request.key, progress.say):
+        return found
     with explain_full_disk(folder), _system_errors_as_one_line(folder):
-        if not _can_write(folder, request.facts.name, progress):
+        if not _can_write(folder, request.name, progress):
             return _build_once(private_folder(), request, build, progress)
         folder = trusted_path(folder)
         library = _build_once(folder, request, build, progress)
@@ -213,7 +149,7 @@ def _can_write(folder: Path, name: str, progress: "Progress") -> bool:
 def _build_once(
     folder: Path, request: LibraryRequest, build: BuildFunction, progress: "Progress"
 ) -> LoadableFile:
-    key, name = request.key, request.facts.name
+    key, name = request.key, request.name
     waited = False
 
     def busy() -> None:
@@ -233,8 +169,8 @@ def _build_once(
         progress.step(f"{name}: building it")
         lock.truncate(0)
         try:
-            with work_folder(target, request.content) as work:
-                built = build(work)
+            with _work_folder(target, request) as (source, output):
+                built = build(source, output)
             _store_library(target / key.content, built, request)
         except TorchwheelError as error:
             _record_failure(lock, key, str(error))
@@ -247,17 +183,16 @@ def _build_once(
 
 def _store_library(path: Path, built: Path, request: LibraryRequest) -> None:
     """Store the library and its entry in the folder `path`, atomically."""
-    facts = request.facts
     with make_folder_atomically(path) as temporary:
         library = temporary / built.name
         shutil.copyfile(built, library)
         library.chmod(0o600)
         entry = CacheEntry(
             content=request.key.content,
-            name=facts.name,
-            archs=facts.archs,
-            toolkit=facts.toolkit,
-            torch=facts.torch,
+            name=request.name,
+            archs=request.archs,
+            toolkit=request.toolkit,
+            torch=request.torch,
             file=built.name,
             size=library.stat().st_size,
             sha256=sha256(library),

@@ -136,7 +136,7 @@ def prune_cache(
     cached = list_items(folder)
     total, removed = sum(item.size for item in cached), []
     for item in cached:
-        surplus = total > cap or item.used < before or (corrupt and not is_intact(folder, item))
+        surplus = total > cap or item.used < before or (corrupt and fault_of(folder, item))
         if surplus and item.path != keep and remove_item(folder, item):
             total -= item.size
             removed.append(item)
@@ -144,14 +144,14 @@ def prune_cache(
     return removed, [item for item in cached if item not in removed]
 
 
-def is_intact(folder: Path, item: CacheItem) -> bool:
-    """Whether a library is as it was written; a work folder always is."""
+def fault_of(folder: Path, item: CacheItem) -> CorruptError | OSError | None:
+    """Why a library cannot be loaded; None if it is as it was written, and for a work folder."""
     if item.is_library:
         try:
             open_verified(folder, item.key)
-        except (CorruptError, OSError):
-            return False
-    return True
+        except (CorruptError, OSError) as error:
+            return error
+    return None
 
 
 _COLUMN = 41

@@ -1,11 +1,13 @@
 """Finds the CUDA and ROCm toolkits of this machine and checks that their parts fit."""
 
 import dataclasses
+import hashlib
 import itertools
 import os
+import re
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel_runtime.arch.model import Backend
@@ -19,9 +21,10 @@ from torchwheel_runtime.versions import hip_version, minor_version, tool_version
 
 # Paths below the toolkit's root, as NVIDIA's installers, its wheels, conda and Debian have them.
 _CICC_PATHS = ("nvvm/bin/cicc", "lib/nvidia-cuda-toolkit/bin/cicc")
+_HEADERS = ("include", "targets/*/include")
 _REQUIRED_FILES = {
-    "cuda_runtime.h": ("include", "targets/*/include"),
-    "crt/host_config.h": ("include", "targets/*/include"),
+    "cuda_runtime.h": _HEADERS,
+    "crt/host_config.h": _HEADERS,
     "nv/target": ("include", "include/cccl", "targets/*/include", "targets/*/include/cccl"),
     "libcudart_static.a": ("lib64", "lib", "targets/*/lib", "lib/*-linux-gnu"),
 }
@@ -62,10 +65,26 @@ def inspect_cuda(root: Path, where: str) -> InstalledToolkit:
         named = ", ".join(f"{name} {release}" for name, release in {"nvcc": nvcc, **others}.items())
         return broken(f"a mixed toolkit: {named}", *mixed)
     if missing := [
-        name for name, places in _REQUIRED_FILES.items() if not _has_file(root, name, places)
+        name for name, places in _REQUIRED_FILES.items() if not _find_file(root, name, places)
     ]:
         return broken(f"it has no {', '.join(missing)}", *missing)
+    if problem := _cudart_problem(root, found.release):
+        return broken(problem, "cuda_runtime.h")
     return found
+
+
+def require_cuda(root: Path, release: str | None = None) -> str:
+    """The release of a toolkit whose parts fit; it must be `release` if that is given.
+
+    Raises:
+        TorchwheelError: its parts do not fit, or it is of another release.
+    """
+    found = inspect_cuda(root, "")
+    if found.problem:
+        raise TorchwheelError(f"{root}: {found.problem}; {found.fix}")
+    if release and found.release != release:
+        raise TorchwheelError(f"{root}: nvcc is of CUDA {found.release}; {release} was asked for")
+    return found.release
 
 
 def _tool_release(tool: Path) -> str | Absent:
@@ -114,8 +133,24 @@ def _is_from_wheels(root: Path) -> bool:
     return root.parent.name == "nvidia"
 
 
-def _has_file(root: Path, name: str, places: tuple[str, ...]) -> bool:
-    return any(is_file(folder / name) for place in places for folder in root.glob(place))
+def _find_file(root: Path, name: str, places: tuple[str, ...]) -> Path | None:
+    files = (folder / name for place in places for folder in root.glob(place))
+    return next(filter(is_file, files), None)
+
+
+def _cudart_problem(root: Path, release: str) -> str | None:
+    """What is wrong with the runtime, by its header: it must be of the compiler's release."""
+    header = _find_file(root, "cuda_runtime_api.h", _HEADERS)
+    if header is None:
+        return "it has no cuda_runtime_api.h"
+    text = file_text(header)
+    if isinstance(text, Absent):
+        return text.reason
+    found = re.search(r"#define\s+CUDART_VERSION\s+(\d{1,9})\b", text)
+    if not found:
+        return f"{header} defines no CUDART_VERSION"
+    cudart = f"{int(found[1]) // 1000}.{int(found[1]) % 1000 // 10}"
+    return None if cudart == release else f"a mixed toolkit: nvcc {release}, cudart {cudart}"
 
 
 def pip_install_command(release: str, *names: str) -> str:
@@ -176,6 +211,36 @@ def find_toolkits(
     for error in skipped:  # a compiler on the PATH that others can exchange
         where = f"{program} on the PATH, skipped"
         yield InstalledToolkit(backend, error.path.parents[1], "", where, error.why, error.fix)
+
+
+def locate_system(
+    say: Callable[[str], None], environ: Mapping[str, str] = os.environ
+) -> tuple[Path, str]:
+    """The folder of the system's CUDA: CUDA_HOME, else nvcc's on the PATH, else the usual one.
+
+    Its identity comes with it, which changes with nvcc. Nothing is started.
+
+    Args:
+        say: reports an nvcc that is not used, as others can exchange it.
+        environ: has CUDA_HOME and PATH.
+    """
+    home = environ.get("CUDA_HOME")
+    roots = [Path(home)] if home else []
+    if not home:
+        nvcc = find_program("nvcc", environ.get("PATH"), lambda error: say(str(error)))
+        roots = [Path(nvcc).resolve().parent.parent] if nvcc else []
+    for root in [*roots, USUAL_CUDA]:
+        nvcc_file = root / "bin" / "nvcc"
+        if nvcc_file.is_file():
+            stat = nvcc_file.stat()
+            facts = f"{nvcc_file.resolve()} {stat.st_size} {stat.st_mtime_ns}"
+            return root.resolve(), hashlib.sha256(facts.encode()).hexdigest()[:16]
+        if home:
+            raise TorchwheelError(f"CUDA_HOME={root}: has no bin/nvcc; point it at a CUDA toolkit")
+    raise TorchwheelError(
+        f"no CUDA toolkit here (no CUDA_HOME, no nvcc on the PATH, no {USUAL_CUDA}/bin/nvcc): "
+        "set CUDA_HOME, or use `source: pypi` in matrix.yaml"
+    )
 
 
 def _roots(

@@ -15,6 +15,7 @@ from torchwheel_runtime.versions import version_numbers
 if TYPE_CHECKING:
     from torchwheel_runtime.arch.devices import Driver, Gpu
     from torchwheel_runtime.builder.extension import Operator
+    from torchwheel_runtime.loadable import LoadableFile
     from torchwheel_runtime.machine.facts import Torch
     from torchwheel_runtime.validate.findings import Finding
 
@@ -54,29 +55,29 @@ class KernelChoice:
     Attributes:
         gpu: the GPU.
         parts: those that have code for it and fit torch and the driver, the best first.
-        refused: by name, why each other library does not fit, in one line.
+        refused: by name, why each other library is not used; also one that fits and proved unfit.
+        used: the library in use, one of `parts`; None until one is opened, and if none can be used.
+        file: the open file of that library.
     """
 
     gpu: Gpu
     parts: tuple[Part, ...]
     refused: Mapping[str, str]
+    used: Part | None = None
+    file: LoadableFile | None = None
 
-    def others(self, chosen: str | None, faults: Mapping[str, str]) -> Mapping[str, str]:
-        """Why each library but the chosen one is not used, by name.
+    @property
+    def others(self) -> Mapping[str, str]:
+        """Why each library but the one in use is not used, by name."""
+        used = self.used.name if self.used else None
+        why = f"{used} fits better" if used else "the front end takes none for this GPU"
+        reasons = {**{part.name: why for part in self.parts}, **self.refused}
+        return {name: reason for name, reason in reasons.items() if name != used}
 
-        Args:
-            chosen: the name of the library in use; None if there is none.
-            faults: by name, why a library that fits cannot be used after all.
-        """
-        why = f"{chosen} fits better" if chosen else "the front end takes none for this GPU"
-        better = {part.name: why for part in self.parts}
-        reasons = {**better, **self.refused, **faults}
-        names = (*(part.name for part in self.parts), *self.refused)
-        return {name: reasons[name] for name in names if name != chosen}
-
-    def reason(self, faults: Mapping[str, str]) -> str:
+    @property
+    def reason(self) -> str:
         """Why no library serves the GPU, in one line."""
-        why = together(self.others(None, faults)) or "the wheel has none"
+        why = together(self.others) or "the wheel has none"
         return f"no kernel library serves {describe_gpu(self.gpu)}: {why}"
 
 

@@ -9,7 +9,10 @@ Calls of other threads wait in the interceptor until the library is loaded.
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchwheel_runtime.runtime.status import OperatorStatus
 
 _KEPT: list[object] = []
 """The kernels of all interceptors that were removed. The dispatcher has no lock: a thread may have
@@ -164,6 +167,9 @@ class Router:
 
     The first call on such a GPU has kernels built; without them, calls on that GPU run in plain
     PyTorch, beside GPUs that have kernels. When every GPU has kernels, it removes its interceptors.
+
+    Attributes:
+        statuses: what the family runs on, on each of these GPUs.
     """
 
     def __init__(
@@ -171,8 +177,9 @@ class Router:
         namespace: str,
         ops: Sequence[str],
         key: str,
-        kinds: Mapping[int, object],
-        decide: Callable[[int], bool],
+        statuses: "Mapping[int, OperatorStatus]",
+        build: "Callable[[OperatorStatus, int], Mapping[int, OperatorStatus]]",
+        report: "Callable[[OperatorStatus], None]",
     ) -> None:
         """Take the interceptors of the family.
 
@@ -180,41 +187,40 @@ class Router:
             namespace: the operators' namespace.
             ops: their names.
             key: the dispatch key of the native kernels.
-            kinds: the index of each GPU without kernels, and its kind. Equal kinds share kernels.
-            decide: is called once for each kind, at the first call on one of its GPUs, with the
-                GPU's index. It returns whether GPUs of that kind have kernels now. If it raises,
-                the call raises, and the next one calls it again.
+            statuses: the status of the family on each GPU without kernels.
+            build: builds kernels for a GPU where the family waits, once; it returns what the family
+                runs on there, and on the other GPUs that share the kernels.
+            report: hears of what the family runs on, at the first call on a GPU. If it raises, the
+                call raises, and the next one calls it again.
         """
         import torch  # noqa: PLC0415 - see prebuilt.load_library
 
         self._plain_key = torch._C.DispatchKey.CompositeExplicitAutograd
-        self._kinds = dict(kinds)
-        self._plain: set[object] = set()
-        self._decide = decide
+        self.statuses = dict(statuses)
+        self._plain: set[int] = set()
+        self._build, self._report = build, report
         self._lock = threading.RLock()
         self._interceptors = _take_interceptors(namespace, ops, key, self._route)
 
     def settle(self) -> None:
         """Decide for every GPU, without a call."""
-        for gpu in list(self._kinds):
+        for gpu in list(self.statuses):
             self._has_kernels(gpu)
 
     def _has_kernels(self, gpu: int) -> bool:
-        kind = self._kinds.get(gpu)
-        if kind is None or kind in self._plain:
-            return kind is None
+        status = self.statuses.get(gpu)
+        if status is None or status.library or gpu in self._plain:
+            return gpu not in self._plain
         with self._lock:  # other threads wait for a build
-            kind = self._kinds.get(gpu)
-            if kind is None or kind in self._plain:
-                return kind is None
-            if not self._decide(gpu):
-                self._plain.add(kind)
-                return False
-            self._kinds = {index: other for index, other in self._kinds.items() if other != kind}
-            if not self._kinds:
-                for interceptor in self._interceptors.values():
-                    interceptor.remove()
-            return True
+            if self.statuses[gpu].way == "waiting":
+                self.statuses.update(self._build(self.statuses[gpu], gpu))
+                if all(status.library for status in self.statuses.values()):
+                    for interceptor in self._interceptors.values():
+                        interceptor.remove()
+            self._report(self.statuses[gpu])
+            if self.statuses[gpu].library is None:
+                self._plain.add(gpu)
+        return gpu not in self._plain
 
     def _route(self, call: _Call) -> object:
         import torch  # noqa: PLC0415

@@ -15,14 +15,15 @@ from types import ModuleType
 from torchwheel_runtime.builder.extension import LIBRARIES, Extension
 from torchwheel_runtime.claims import Part
 from torchwheel_runtime.errors import TorchwheelError
-from torchwheel_runtime.runtime.parts import ChosenParts, KernelLibrary, open_built, verify_part
+from torchwheel_runtime.loadable import LoadableFile
+from torchwheel_runtime.runtime.parts import ChosenParts, load_built, verify_part
 from torchwheel_runtime.runtime.prebuilt import (
     import_from,
     installed_claims,
     load_library,
     reason_of,
 )
-from torchwheel_runtime.runtime.status import OperatorStatus, Refusal, ways_text
+from torchwheel_runtime.runtime.status import OperatorStatus, Refusal
 from torchwheel_runtime.text import join_names
 
 
@@ -32,22 +33,23 @@ class FrontEnd:
     def __init__(self, library: ctypes.CDLL) -> None:
         """Take the function of the library, which torch has loaded."""
         self._takers = [_taker(library)]
-        self._kernels: list[tuple[int, KernelLibrary]] = []
+        self._kernels: list[tuple[int, int]] = []
 
-    def use(self, gpu: int, library: KernelLibrary) -> bool:
-        """Add a kernel library for a GPU; returns whether it was added.
+    def use(self, gpu: int, library: LoadableFile) -> bool:
+        """Add a loaded kernel library for a GPU; returns whether it was added.
 
         A kernel is taken from the first library of the GPU that has it.
         """
-        self._kernels.append((gpu, library))
-        taken = [take(gpu, library.handle) for take in self._takers]
+        handle = library.load()._handle
+        self._kernels.append((gpu, handle))
+        taken = [take(gpu, handle) for take in self._takers]
         return all(taken)
 
     def join(self, library: ctypes.CDLL) -> None:
         """Have another loaded front end, of entry points, use the same kernels, now and later."""
         self._takers.append(take := _taker(library))
-        for gpu, kernels in self._kernels:
-            take(gpu, kernels.handle)
+        for gpu, handle in self._kernels:
+            take(gpu, handle)
 
 
 def _taker(library: ctypes.CDLL) -> Callable[[int, int], bool]:
@@ -73,8 +75,13 @@ def load_front_end(parts: ChosenParts) -> tuple[FrontEnd, ChosenParts]:
         why = _lack_text(parts, lacks) if lacks else reason_of(error)
         raise TorchwheelError(f"front end {parts.front_end.name}: {why}") from error
     front_end = FrontEnd(parts.library.load())
-    taken = {gpu: kernels for gpu, kernels in parts.kernels.items() if front_end.use(gpu, kernels)}
-    return front_end, dataclasses.replace(parts, kernels=taken)
+    choices = tuple(
+        choice
+        if choice.file and front_end.use(choice.gpu.index, choice.file)
+        else dataclasses.replace(choice, used=None, file=None)
+        for choice in parts.choices
+    )
+    return front_end, dataclasses.replace(parts, choices=choices)
 
 
 _MOST_NAMES = 3
@@ -148,101 +155,43 @@ def _imported(part: Part, package: Path) -> EntryPoints:
     return EntryPoints(import_from(name, library), library.load(), interface)
 
 
-class UnservedGpus:
-    """What each operator family runs on, on each GPU without prebuilt kernels of it."""
+def build_kernels(
+    extension: Extension,
+    package: Path,
+    parts: ChosenParts,
+    front_end: FrontEnd,
+    status: OperatorStatus,
+    gpu: int,
+) -> Mapping[int, OperatorStatus]:
+    """Build a family's kernels for a GPU, and give them to the front end. Never raises.
 
-    def __init__(
-        self,
-        extension: Extension,
-        package: Path,
-        parts: ChosenParts,
-        front_end: FrontEnd,
-        families: Sequence[OperatorStatus],
-        may_build: bool,
-    ) -> None:
-        """Build nothing yet.
+    Args:
+        extension: the extension.
+        package: the folder of its package.
+        parts: the libraries that were chosen.
+        front_end: takes what is built.
+        status: the family's status, with the reason why nothing prebuilt serves the GPU.
+        gpu: the GPU's index.
 
-        Args:
-            extension: the extension.
-            package: the folder of its package.
-            parts: the libraries that were chosen.
-            front_end: takes what is built.
-            families: the operator families of the front end.
-            may_build: whether kernels may be built; else the families run on plain PyTorch.
-        """
-        self._extension = extension
-        self._package = package
-        self._parts = parts
-        self._front_end = front_end
-        self._families: dict[str, dict[int, OperatorStatus]] = {
-            family.operator: {
-                gpu: dataclasses.replace(
-                    family,
-                    way="waiting" if may_build else "fallback",
-                    library=None,
-                    refusals=(Refusal("prebuilt", why),),
-                )
-                for gpu, why in parts.unserved(extension.operator(family.operator)).items()
-            }
-            for family in families
-        }
+    Returns:
+        What the family runs on there, and on other GPUs of the same arch that nothing serves.
+    """
+    from torchwheel_runtime.runtime.build import (  # noqa: PLC0415 - costs nothing until needed
+        obtain_library,
+    )
 
-    def of_family(self, name: str) -> Mapping[int, OperatorStatus]:
-        """The GPUs without prebuilt kernels of a family, and what it runs on there."""
-        return self._families[name]
-
-    @property
-    def uses(self) -> Mapping[int, str]:
-        """What the families run on, in one line for each GPU."""
-        gpus = sorted({gpu for family in self._families.values() for gpu in family})
-        return {
-            gpu: ways_text(
-                {name: family[gpu].way for name, family in self._families.items() if gpu in family}
-            )
-            for gpu in gpus
-        }
-
-    @property
-    def waiting(self) -> tuple[int, ...]:
-        """The GPUs on which a family waits for its first call."""
-        waiting = {
-            gpu
-            for family in self._families.values()
-            for gpu, status in family.items()
-            if status.way == "waiting"
-        }
-        return tuple(sorted(waiting))
-
-    def settle(self, name: str, gpu: int) -> OperatorStatus:
-        """Have a family's kernels built for a GPU and those like it, if that was not tried.
-
-        Returns:
-            What the family runs on there.
-        """
-        family = self._families[name]
-        if family[gpu].way == "waiting":
-            arch = self._parts.gpu(gpu).arch
-            alike = [index for index in family if self._parts.gpu(index).arch == arch]
-            settled = self._build(family[gpu], alike)
-            family.update(dict.fromkeys(alike, settled))
-        return family[gpu]
-
-    def _build(self, status: OperatorStatus, gpus: Sequence[int]) -> OperatorStatus:
-        """Build a family's kernels for GPUs of one arch, and give them to the front end."""
-        from torchwheel_runtime.runtime.build import (  # noqa: PLC0415 - costs nothing until needed
-            obtain_library,
-        )
-
-        gpu = self._parts.gpu(gpus[0])
-        try:
-            built, step = obtain_library(
-                self._extension, self._package, status.operator, kernels_for=gpu
-            )
-            library = open_built(built, self._parts.interface)
-            if not all(self._front_end.use(index, library) for index in gpus):
-                raise RuntimeError("the front end takes none for this GPU")
-        except Exception as error:  # any failure: PyTorch still works
-            refusal = Refusal("jit build", reason_of(error))
-            refusals = (*status.refusals, refusal)
-            return dataclasses.replace(status, way="fallback", refusals=refusals)
-        return dataclasses.replace(status, way=step, library=built.path)
+    unserved = parts.unserved(extension.operator(status.operator))
+    gpus = {one.gpu.index: one.gpu for one in parts.choices if one.gpu.index in unserved}
+    alike = [index for index, other in gpus.items() if other.arch == gpus[gpu].arch]
+    try:
+        kernels_for = gpus[alike[0]]
+        built, step = obtain_library(extension, package, status.operator, kernels_for=kernels_for)
+        library = load_built(built, parts.interface)
+        if not all(front_end.use(index, library) for index in alike):
+            raise RuntimeError("the front end takes none for this GPU")
+    except Exception as error:  # any failure: PyTorch still works
+        refusals = (*status.refusals, Refusal("jit build", reason_of(error)))
+        settled = dataclasses.replace(status, way="fallback", refusals=refusals)
+    else:
+        settled = dataclasses.replace(status, way=step, library=built.path)
+    return dict.fromkeys(alike, settled)

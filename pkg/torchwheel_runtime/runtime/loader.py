@@ -28,7 +28,7 @@ from torchwheel_runtime.runtime.status import (
 
 if TYPE_CHECKING:  # an import chooses no library
     from torchwheel_runtime.loadable import LoadableFile
-    from torchwheel_runtime.runtime.front_end import EntryPoints, FrontEnd, UnservedGpus
+    from torchwheel_runtime.runtime.front_end import EntryPoints, FrontEnd
     from torchwheel_runtime.runtime.parts import ChosenParts
 
 _LOADED: dict[str, "LoadedExtension"] = {}
@@ -47,7 +47,7 @@ def load(extension: Extension, package: Path, ops: Mapping[str, Sequence[str]]) 
     """
     loaded = LoadedExtension(extension, package, ops, read_mode(os.environ))
     _LOADED[extension.package] = loaded
-    loaded.start(lambda driver: load_problem(extension, ask_driver=driver))
+    loaded.start()
     return loaded.status()
 
 
@@ -110,7 +110,6 @@ class LoadedExtension:
         self._prebuilt: FirstCall | None = None
         self._warned: set[str] = set()
         self._routers: list[Router] = []
-        self._unserved: UnservedGpus | None = None
         self.parts: ChosenParts | None = None
         self._front_end: FrontEnd | None = None
         self._entry_points: EntryPoints | None = None
@@ -161,51 +160,43 @@ class LoadedExtension:
 
     def status(self) -> ExtensionStatus:
         """What each operator runs on now."""
-        unserved = self._unserved
+        ways: dict[int, dict[str, Way]] = {}
+        for router in self._routers:
+            for gpu, family in router.statuses.items():
+                ways.setdefault(gpu, {})[family.operator] = family.way
         return ExtensionStatus(
             self.extension.package,
             self.mode,
             tuple(self.operators.values()),
             self.module,
-            self.parts.lines(unserved.uses if unserved else {}) if self.parts else (),
-            unserved.waiting if unserved else (),
+            self.parts.lines(ways) if self.parts else (),
+            tuple(sorted(gpu for gpu, of_gpu in ways.items() if "waiting" in of_gpu.values())),
         )
 
-    def start(self, check: Callable[[bool], str | None]) -> None:
-        """Load the prebuilt library, at the first call on a GPU if this torch knows GPUs.
-
-        Args:
-            check: returns why the library must not be loaded, if it must not. Its argument says
-                whether the driver may be asked.
-        """
+    def start(self) -> None:
+        """Load the prebuilt library, at the first call on a GPU if this torch knows GPUs."""
         if not may_load(self.mode):
             self._do_without(self.operators, ())
             return
+        library: Path | None
+        choose: Callable[[bool], Callable[[], None]]
         if has_parts(self.package):
-            self._start_with_parts()
-            return
-        libraries = prebuilt.find_libraries(self.extension, self.package)
-        # A module has functions of its own, so it is imported with the package.
-        of_module = prebuilt.module_files(self.extension, self.package)
-        if libraries and _has_gpu_support() and not of_module:
-            self._set_status(self.operators, way="prebuilt", library=libraries[0], refusals=())
-            self._prebuilt = self._wait(
-                self.operators, lambda: self._choose(libraries, lambda: check(True))
-            )
+            library, choose = self.package / LIBRARIES / "front_end", self._choose_parts
         else:
-            self._choose(libraries, lambda: check(False))()
-
-    def _start_with_parts(self) -> None:
-        """Choose among the parts of a universal wheel, at the first call if there may be GPUs."""
-        front_ends = self.package / LIBRARIES / "front_end"
-        if _has_gpu_support():
-            self._set_status(self.operators, way="prebuilt", library=front_ends, refusals=())
-            self._prebuilt = self._wait(self.operators, lambda: self._choose_parts(ask_driver=True))
+            libraries = prebuilt.find_libraries(self.extension, self.package)
+            library = libraries[0] if libraries else None
+            # A module has functions of its own, so it is imported with the package.
+            if prebuilt.module_files(self.extension, self.package):
+                library = None
+            choose = functools.partial(self._choose, libraries)
+        if library and _has_gpu_support():
+            self._set_status(self.operators, way="prebuilt", library=library, refusals=())
+            self._prebuilt = self._wait(self.operators, lambda: choose(True))
         else:
-            self._choose_parts(ask_driver=False)()
+            choose(False)()
 
-    def _choose_parts(self, *, ask_driver: bool) -> Callable[[], None]:
-        """Choose the parts; returns the function that loads them."""
+    def _choose_parts(self, ask_driver: bool) -> Callable[[], None]:
+        """Choose the parts of a universal wheel; returns the function that loads them."""
         from torchwheel_runtime.runtime.parts import (  # noqa: PLC0415 - not for an import
             choose_parts,
         )
@@ -220,68 +211,75 @@ class LoadedExtension:
     def _load_parts(self, parts: "ChosenParts") -> None:
         """Load the front end. Families wait for a build on GPUs without prebuilt kernels."""
         from torchwheel_runtime.runtime.front_end import (  # noqa: PLC0415 - not for an import
-            UnservedGpus,
             load_front_end,
         )
 
         self.parts = parts
-        if parts.choices and not parts.kernels and not may_build(self.mode):
+        if parts.choices and not parts.has_kernels and not may_build(self.mode):
             # Without a front end, the dispatcher finds the reference by itself.
-            why = "; ".join(choice.reason(parts.faults) for choice in parts.choices)
+            why = "; ".join(choice.reason for choice in parts.choices)
             self._do_without(self.operators, (Refusal("prebuilt", why),))
             return
         try:
-            front_end, self.parts = load_front_end(parts)
-            self._front_end = front_end
+            self._front_end, self.parts = load_front_end(parts)
         except Exception as error:  # any failure: there are other ways
             self.parts = None
             self._do_without(self.operators, (Refusal("prebuilt", prebuilt.reason_of(error)),))
             return
         self._join()
-        missing = [name for name in self.operators if not self._has_kernels(name)]
+        missing = self._without_kernels()
         if missing:
             text = f"{parts.library.path.name} has no kernel of it"
             self._do_without(missing, (Refusal("prebuilt", text, fault=False),))
-        families = [status for name, status in self.operators.items() if name not in missing]
-        self._unserved = UnservedGpus(
-            self.extension, self.package, self.parts, front_end, families, may_build(self.mode)
-        )
-        for family in families:
-            self._route(family.operator, self.parts, self._unserved)
+        for name in self.operators:
+            if name not in missing:
+                self._serve(name, self.parts, self._front_end)
 
-    def _route(self, name: str, parts: "ChosenParts", unserved: "UnservedGpus") -> None:
+    def _serve(self, name: str, parts: "ChosenParts", front_end: "FrontEnd") -> None:
         """Set the status of a family, and have it decided on GPUs without prebuilt kernels."""
-        waiting = unserved.of_family(name)
-        served = [library.file for gpu, library in parts.kernels.items() if gpu not in waiting]
-        if served or not waiting:
+        from torchwheel_runtime.runtime.front_end import (  # noqa: PLC0415 - not for an import
+            build_kernels,
+        )
+
+        extension = self.extension
+        way: Way = "waiting" if may_build(self.mode) else "fallback"
+        unserved = {
+            gpu: dataclasses.replace(
+                self.operators[name], way=way, library=None, refusals=(Refusal("prebuilt", why),)
+            )
+            for gpu, why in parts.unserved(extension.operator(name)).items()
+        }
+        served = [
+            one.file.path for one in parts.choices if one.file and one.gpu.index not in unserved
+        ]
+        if served or not unserved:
             library = next(iter(served), parts.library.path)
             self._set_status([name], way="prebuilt", library=library, refusals=())
         else:
-            self.operators[name] = next(iter(waiting.values()))
-        if waiting:
-            kinds = {gpu: parts.gpu(gpu).arch for gpu in waiting}
-            decide = functools.partial(self._decide, unserved, name)
+            self.operators[name] = next(iter(unserved.values()))
+        if unserved:
+            build = functools.partial(build_kernels, extension, self.package, parts, front_end)
             ops = self._op_names([name])
-            extension = self.extension
-            router = Router(extension.namespace, ops, extension.dispatch, kinds, decide)
-            self._routers.append(router)
+            self._routers.append(
+                Router(extension.namespace, ops, extension.dispatch, unserved, build, self._report)
+            )
 
-    def _decide(self, unserved: "UnservedGpus", name: str, gpu: int) -> bool:
-        """Have a family's kernels built for a GPU; False if it runs on plain PyTorch there."""
-        status = unserved.settle(name, gpu)
-        if self.operators[name].library is None:
-            self.operators[name] = status
+    def _report(self, status: OperatorStatus) -> None:
+        """Say what a family runs on, on a GPU that nothing prebuilt serves."""
+        if self.operators[status.operator].library is None:
+            self.operators[status.operator] = status
         if status.library is not None:
             self._warn_built(status)
-            return True
-        if self.mode == "error":
+        elif self.mode == "error":
             raise RuntimeError(self._warning_text([status]))
-        self._warn_once(self._warning_text([status]), str(status.refusals))
-        return False
+        else:
+            self._warn_once(self._warning_text([status]), str(status.refusals))
 
-    def _choose(self, libraries: Sequence[Path], check: prebuilt.LoadCheck) -> Callable[[], None]:
+    def _choose(self, libraries: Sequence[Path], ask_driver: bool) -> Callable[[], None]:
         """Choose the library; returns the function that loads what was chosen."""
-        refusal = prebuilt.refusal_of(libraries, check)
+        refusal = prebuilt.refusal_of(
+            libraries, lambda: load_problem(self.extension, ask_driver=ask_driver)
+        )
         if refusal:
             return lambda: self._do_without(self.operators, (refusal,))
         return lambda: self._load_prebuilt(libraries)
@@ -290,15 +288,13 @@ class LoadedExtension:
         library, self.module, refusals = prebuilt.load_first(
             self.extension, self.package, libraries
         )
-        if library is not None:
-            self._set_status(self.operators, way="prebuilt", library=library, refusals=refusals)
-            # A library for few GPUs may lack an operator.
-            refusals = (Refusal("prebuilt", f"{library.name} has no kernel of it", fault=False),)
-        missing = [
-            name for name in self.operators if library is None or not self._has_kernels(name)
-        ]
-        if missing:
-            self._do_without(missing, refusals)
+        if library is None:
+            self._do_without(self.operators, refusals)
+            return
+        self._set_status(self.operators, way="prebuilt", library=library, refusals=refusals)
+        if missing := self._without_kernels():  # a library for few GPUs may lack an operator
+            text = f"{library.name} has no kernel of it"
+            self._do_without(missing, (Refusal("prebuilt", text, fault=False),))
 
     def _do_without(self, names: Iterable[str], refusals: tuple[Refusal, ...]) -> None:
         """Have operators built at their first call, or fall back."""
@@ -312,11 +308,16 @@ class LoadedExtension:
         elif self.mode in ("prebuilt", "jit") or any(refusal.fault for refusal in refusals):
             self._warn([self.operators[name] for name in names])
 
-    def _has_kernels(self, name: str) -> bool:
+    def _without_kernels(self) -> list[str]:
+        """The families that torch has not every kernel of."""
         import torch  # noqa: PLC0415 - the doctor reads this package where there is no torch
 
         has = torch._C._dispatch_has_kernel_for_dispatch_key
-        return all(has(op, self.extension.dispatch) for op in self.operators[name].ops)
+        return [
+            name
+            for name, status in self.operators.items()
+            if not all(has(op, self.extension.dispatch) for op in status.ops)
+        ]
 
     def _set_status(
         self,

@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from torchwheel_runtime.arch.devices import Gpu, visible_gpus
 from torchwheel_runtime.arch.model import Arch
@@ -35,25 +34,10 @@ from torchwheel_runtime.runtime.prebuilt import (
     reason_of,
     replaced_text,
 )
-from torchwheel_runtime.runtime.status import WAY_TEXTS, warn
+from torchwheel_runtime.runtime.status import WAY_TEXTS, Way, warn, ways_text
 from torchwheel_runtime.text import join_names
 from torchwheel_runtime.validate.at_load import describe_gpu, load_findings
 from torchwheel_runtime.validate.findings import drop_ignored, ignored_rules
-
-
-@dataclasses.dataclass(frozen=True)
-class KernelLibrary:
-    """An open kernel library.
-
-    Attributes:
-        file: its file.
-        handle: that of dlopen; it stays open.
-        part: its claims; None for one that was built here.
-    """
-
-    file: Path
-    handle: int
-    part: Part | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,9 +50,7 @@ class ChosenParts:
         interface: the digest of the headers that it shares with kernel libraries.
         torch: the torch that it is for.
         unused: names of the other front ends.
-        choices: what was considered for each visible GPU.
-        kernels: the library of each GPU that has one.
-        faults: by name, why a library that fits could not be used.
+        choices: the kernel library of each visible GPU, and what else was considered.
         torch_archs: the archs that torch's own kernels are for; () if they are not known.
     """
 
@@ -78,47 +60,43 @@ class ChosenParts:
     torch: Torch
     unused: tuple[str, ...] = ()
     choices: tuple[KernelChoice, ...] = ()
-    kernels: Mapping[int, KernelLibrary] = dataclasses.field(default_factory=dict)
-    faults: Mapping[str, str] = dataclasses.field(default_factory=dict)
     torch_archs: tuple[Arch, ...] = ()
 
-    def lines(self, uses: Mapping[int, str]) -> tuple[str, ...]:
+    @property
+    def has_kernels(self) -> bool:
+        """Whether a GPU has a kernel library."""
+        return any(choice.used for choice in self.choices)
+
+    def lines(self, ways: Mapping[int, Mapping[str, Way]]) -> tuple[str, ...]:
         """What was chosen, and why: a line for the front end, and one for each GPU.
 
         Args:
-            uses: what GPUs run on beside prebuilt kernels.
+            ways: for each GPU, what operator families without prebuilt kernels run on there.
         """
         unused = f"; {join_names(self.unused)}: for another torch" if self.unused else ""
         return (
             f"front end: {self.front_end.name}{unused}",
-            *(self._line(choice, uses.get(choice.gpu.index)) for choice in self.choices),
+            *(self._line(choice, ways.get(choice.gpu.index, {})) for choice in self.choices),
         )
 
-    def _line(self, choice: KernelChoice, use: str | None) -> str:
-        library = self.kernels.get(choice.gpu.index)
-        name = library.part.name if library and library.part else None
+    def _line(self, choice: KernelChoice, ways: Mapping[str, Way]) -> str:
+        used = (choice.used.name if choice.used else None, ways_text(ways) if ways else None)
         no_use = "torch has no code for it" if self._is_idle(choice) else WAY_TEXTS["fallback"]
-        used = "; ".join(filter(None, (name, use))) or no_use
-        others = together(choice.others(name, self.faults))
-        return f"{describe_gpu(choice.gpu)}: {'; '.join(filter(None, (used, others)))}"
-
-    def gpu(self, index: int) -> Gpu:
-        """A visible GPU."""
-        return next(choice.gpu for choice in self.choices if choice.gpu.index == index)
+        texts = ("; ".join(filter(None, used)) or no_use, together(choice.others))
+        return f"{describe_gpu(choice.gpu)}: {'; '.join(filter(None, texts))}"
 
     def unserved(self, operator: Operator) -> Mapping[int, str]:
         """The GPUs without prebuilt kernels of an operator family, and why."""
         reasons = {}
         for choice in self.choices:
-            library = self.kernels.get(choice.gpu.index)
             if self._is_idle(choice):
                 continue
-            if library is None:
-                reasons[choice.gpu.index] = choice.reason(self.faults)
-            elif library.part and not has_code(library.part, operator, choice.gpu):
-                gpu = describe_gpu(choice.gpu)
+            if choice.used is None:
+                reasons[choice.gpu.index] = choice.reason
+            elif not has_code(choice.used, operator, choice.gpu):
                 reasons[choice.gpu.index] = (
-                    f"{library.part.name} has no code of {operator.name} for {gpu}"
+                    f"{choice.used.name} has no code of {operator.name} for "
+                    f"{describe_gpu(choice.gpu)}"
                 )
         return reasons
 
@@ -128,8 +106,8 @@ class ChosenParts:
         Nobody computes on such a GPU, and calls on the others need not be routed for its sake.
         """
         return (
-            bool(self.kernels and self.torch_archs)
-            and choice.gpu.index not in self.kernels
+            bool(self.has_kernels and self.torch_archs)
+            and choice.used is None
             and not any(runs_on(arch, choice.gpu.arch) for arch in self.torch_archs)
         )
 
@@ -183,15 +161,12 @@ def choose_parts(
     # The driver's library may be absent in a container, and variables that hide GPUs may have
     # changed since torch read them.
     gpus = gpus_of_torch(backend) or visible_gpus(backend).gpus
-    choices = tuple(choose_kernels(claims.parts, here, gpu) for gpu in gpus)
-    kernels, faults = _open_kernels(choices, package, interface)
+    fitting = [choose_kernels(claims.parts, here, gpu) for gpu in gpus]
+    choices = _open_kernels(fitting, package, interface)
     for choice in choices:
-        used = kernels.get(choice.gpu.index)
-        if used and used.part:
-            _report_ignored(used.part, here, (choice.gpu,), environ)
-    return dataclasses.replace(
-        chosen, choices=choices, kernels=kernels, faults=faults, torch_archs=archs_of_torch()
-    )
+        if choice.used:
+            _report_ignored(choice.used, here, (choice.gpu,), environ)
+    return dataclasses.replace(chosen, choices=choices, torch_archs=archs_of_torch())
 
 
 def _forced(claims: Claims, environ: Mapping[str, str]) -> str | None:
@@ -220,41 +195,53 @@ def _report_ignored(
 
 def _open_kernels(
     choices: Sequence[KernelChoice], package: Path, interface: str
-) -> tuple[Mapping[int, KernelLibrary], Mapping[str, str]]:
-    """The first library of each GPU that can be used, and why others cannot."""
-    opened: dict[str, KernelLibrary] = {}
+) -> tuple[KernelChoice, ...]:
+    """The choices, each with the first of its libraries that can be used, open."""
+    opened: dict[str, LoadableFile] = {}
     faults: dict[str, str] = {}
-    kernels: dict[int, KernelLibrary] = {}
-    for choice in choices:
+
+    def first(choice: KernelChoice) -> Part | None:
         for part in choice.parts:
             if part.name not in opened and part.name not in faults:
                 try:
                     library, _ = verify_part(part, package, interface)
-                    opened[part.name] = _open(library, part)
+                    opened[part.name] = _load(library)
                 except TorchwheelError as error:
                     faults[part.name] = str(error)
             if part.name in opened:
-                kernels[choice.gpu.index] = opened[part.name]
-                break
-    return kernels, faults
+                return part
+        return None
+
+    used = [(choice, first(choice)) for choice in choices]
+    return tuple(
+        dataclasses.replace(
+            choice,
+            refused={**choice.refused, **faults},
+            used=part,
+            file=opened[part.name] if part else None,
+        )
+        for choice, part in used
+    )
 
 
-def open_built(library: LoadableFile, interface: str) -> KernelLibrary:
-    """Open a kernel library that was built here, for a front end of that interface.
+def load_built(library: LoadableFile, interface: str) -> LoadableFile:
+    """Load a kernel library that was built here, for a front end of that interface.
 
     Raises:
         TorchwheelError: it is for another front end, or the loader refuses it.
     """
-    _require_interface(_scan(library).interface, library.path.name, interface)
-    return _open(library)
+    _, _, found = _scan(library)
+    _require_interface(found, library.path.name, interface)
+    return _load(library)
 
 
-def _open(library: LoadableFile, part: Part | None = None) -> KernelLibrary:
+def _load(library: LoadableFile) -> LoadableFile:
     try:
-        return KernelLibrary(library.path, library.load()._handle, part)
+        library.load()
     except OSError as error:
         name = library.path.name
         raise TorchwheelError(f"{name}: cannot be opened: {reason_of(error)}") from error
+    return library
 
 
 def verify_part(
@@ -272,18 +259,18 @@ def verify_part(
     """
     try:
         library = open_loadable(package.parent / part.file)
-        found = _scan(library)
+        sha256, takes_kernels, found = _scan(library)
     except OSError as error:
         raise TorchwheelError(f"{part.file}: cannot be read: {error.strerror}") from error
-    if found.sha256 != part.sha256:
-        why = replaced_text(part.sha256, found.sha256, package.name)
+    if sha256 != part.sha256:
+        why = replaced_text(part.sha256, sha256, package.name)
         raise TorchwheelError(f"{part.file}: {why}")
-    if part.kind != "kernels" and not found.takes_kernels:
+    if part.kind != "kernels" and not takes_kernels:
         raise TorchwheelError(
             f"{part.file}: expected a front end that has torchwheel_use_kernels, found none; "
             f"reinstall {package.name}"
         )
-    return library, _require_interface(found.interface, part.file, interface)
+    return library, _require_interface(found, part.file, interface)
 
 
 _BLOCK, _LONGEST = 1 << 16, 128
@@ -291,22 +278,13 @@ _USE = b"torchwheel_use_kernels\0"
 _INTERFACE = re.compile(rb"torchwheel_interface=(\w+)\0")
 
 
-class _Scan(NamedTuple):
-    """What the bytes of a library say.
+def _scan(library: LoadableFile) -> tuple[str, bool, str | None]:
+    """Read a library once, in blocks: its memory would take longer to get than to hash.
 
-    Attributes:
-        sha256: of all of them.
-        takes_kernels: whether it has the function that takes kernel libraries.
-        interface: the digest of the headers that both sides were compiled with, if it is there.
+    Returns:
+        The SHA-256 of its bytes, whether it has the function that takes kernel libraries, and the
+        digest of the headers that both sides were compiled with, if it is there.
     """
-
-    sha256: str
-    takes_kernels: bool
-    interface: str | None
-
-
-def _scan(library: LoadableFile) -> _Scan:
-    """Read a library once, in blocks: its memory would take longer to get than to hash."""
     digest, takes_kernels, interface, block = hashlib.sha256(), False, None, b""
     with library.open() as file:
         while new := file.read(_BLOCK):
@@ -314,7 +292,7 @@ def _scan(library: LoadableFile) -> _Scan:
             block = block[-_LONGEST:] + new
             takes_kernels = takes_kernels or _USE in block
             interface = interface or _INTERFACE.search(block)
-    return _Scan(digest.hexdigest(), takes_kernels, interface[1].decode() if interface else None)
+    return digest.hexdigest(), takes_kernels, interface[1].decode() if interface else None
 
 
 def _require_interface(found: str | None, name: str, expected: str | None) -> str:

@@ -145,6 +145,12 @@ class ExtensionStatus:
         )
 
     @property
+    def waits(self) -> bool:
+        """Whether an operator is built at its first call on a GPU."""
+        ways = (operator.way for operator in self.operators)
+        return bool(self.waiting_gpus) or "waiting" in ways
+
+    @property
     def native(self) -> bool:
         """Whether every operator runs on a native library."""
         return all(operator.library is not None for operator in self.operators)

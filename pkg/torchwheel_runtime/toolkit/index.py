@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from torchwheel_runtime.download import blocks_of
 from torchwheel_runtime.errors import TorchwheelError
-from torchwheel_runtime.fetch import Fetcher
+from torchwheel_runtime.fetch import Fetcher, blocks_of
 from torchwheel_runtime.files import sha256
 from torchwheel_runtime.json_files import read_json
 from torchwheel_runtime.pip import run_pip

@@ -1,10 +1,13 @@
 """Rules on the toolkit and the host compiler, and all that count before a build."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from torchwheel_runtime.arch.lists import VARIABLES
+from torchwheel_runtime.arch.devices import VisibleGpus
+from torchwheel_runtime.arch.lists import VARIABLES, ArchSelection, choose_archs
 from torchwheel_runtime.arch.model import BRANDS, Backend
-from torchwheel_runtime.claims import LibraryNeeds
+from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.builder.extension import STABLE_SINCE
+from torchwheel_runtime.claims import LibraryNeeds, NativeAbi
 from torchwheel_runtime.machine.facts import Absent, InstalledToolkit, Machine, Torch
 from torchwheel_runtime.machine.toolkits import COMPILERS, HOME_VARIABLES, pip_install_command
 from torchwheel_runtime.toolkit.host import HostCompiler, is_within
@@ -167,3 +170,25 @@ def preferred_toolkit(
     release = minor_version((torch and torch.built_with(needs.backend)) or "")
     same = [toolkit for toolkit in fitting if torch and toolkit.release == release]
     return next(iter([*same, *fitting, *candidates]), None)
+
+
+def flavour_for(torch: Torch, floor: str = STABLE_SINCE) -> NativeAbi:
+    """The ABI flavour that is built for an extension that has both.
+
+    The stable one compiles in a second, and torch has it from `floor` on.
+    """
+    return "stable" if version_numbers(torch.minor) >= version_numbers(floor) else "aten"
+
+
+def archs_to_build(
+    machine: Machine, toolkit: InstalledToolkit, environ: Mapping[str, str]
+) -> ArchSelection:
+    """The archs of a build on this machine: those that `environ` names, else its GPUs'.
+
+    Raises:
+        UsageError: there is neither a list nor a GPU, or the toolkit can compile none of the archs.
+    """
+    why = machine.gpus_problem.reason if machine.gpus_problem else None
+    visible = VisibleGpus(machine.gpus, why)
+    release = ToolkitRelease(toolkit.backend, toolkit.release)
+    return choose_archs(release, environ, for_this_machine=True, look=lambda *_: visible)

@@ -6,8 +6,8 @@ from pathlib import Path
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder.extension import ArchFilter, Extension, Module, Operator
-from torchwheel_runtime.builder.sources import DeviceFile, Sources
-from torchwheel_runtime.builder.target import DeviceCompiler, Python, Sysroot, Target, TorchHeaders
+from torchwheel_runtime.builder.sources import Sources
+from torchwheel_runtime.builder.target import DeviceCompiler, Python, Target, TorchHeaders
 
 EXTENSION = Extension(
     package="pkg",
@@ -66,7 +66,10 @@ ROCM_STABLE = dataclasses.replace(
         runtime=Path("/rocm/lib/libamdhip64.so"),
     ),
     cxx="/rocm/llvm/bin/clang++",
-    sysroot=Sysroot(Path("/sysroot"), Path("/sysroot/usr/lib/gcc/x86_64-linux-gnu/10")),
+    sysroot=(
+        "--sysroot=/sysroot",
+        "--gcc-install-dir=/sysroot/usr/lib/gcc/x86_64-linux-gnu/10",
+    ),
 )
 EVERY = {
     "cuda-stable": CUDA_STABLE,
@@ -81,7 +84,7 @@ def sources(target: Target) -> Sources:
     """Two device files, one with a blank in its name and fewer archs, and one of each kind."""
     archs = target.toolkit.archs
     return Sources(
-        device=[DeviceFile("a.cu", archs), DeviceFile("b c.cu", archs[1:])],
+        device={"a.cu": archs, "b c.cu": archs[1:]},
         host=["host.cpp"],
         binding=[f"{target.abi}.cpp"],
         python=["module.cpp"] if target.python else (),

@@ -10,9 +10,9 @@ import pytest
 from targets import CUDA_STABLE, EXTENSION, sources
 
 from torchwheel_runtime.builder import environment, ninja, provision
-from torchwheel_runtime.builder.ninja import Plan, Step, build, is_progress
+from torchwheel_runtime.builder.ninja import Step, build, is_progress
 from torchwheel_runtime.builder.provision import complete_environment
-from torchwheel_runtime.builder.recipe import Recipe, make_recipe
+from torchwheel_runtime.builder.recipe import Recipe
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.ownership import UntrustedError
@@ -26,17 +26,18 @@ class Shell(Recipe):
 
     def linked(self, objects):
         step = Step("link", ("sh", "-c", 'cat "$@" > lib', "sh", *objects), tuple(objects), "lib")
-        return Plan((step,), ("lib",))
+        return (step,)
 
 
 def recipe(*groups: tuple[str, str]) -> Shell:
     """A recipe with an object per (group, shell command that writes to $out)."""
-    like = make_recipe(EXTENSION, sources(CUDA_STABLE), CUDA_STABLE)
+    made = Shell(EXTENSION, sources(CUDA_STABLE), CUDA_STABLE)
     steps = {
         name: (Step(f"make {name}", ("sh", "-c", f"out={name}.o; {command}"), (), f"{name}.o"),)
         for name, command in groups
     }
-    return Shell(steps, like.target, like.backend, like.flavour)
+    made.groups = steps
+    return made
 
 
 COUNTED = 'echo made >> count; echo "$out" > "$out"'
@@ -110,7 +111,7 @@ def test_a_step_is_named_when_it_starts_and_a_failure_is_told(tmp_path):
         heard.append((time.monotonic() - begun, line))
 
     with pytest.raises(TorchwheelError, match=r"building b failed: x\.cu: error: no good"):
-        ninja.run(Plan((slow, bad), ("b",)), tmp_path, 1, hear)
+        ninja.run((slow, bad), tmp_path, 1, hear)
     named = {line: seconds for seconds, line in reversed(heard)}
     # Said at its start: as long before the next step as it takes.
     assert named["[2/2] bad step"] - named["[1/2] slow step"] > 0.4
@@ -122,13 +123,13 @@ def test_the_signal_that_ended_ninja_is_named(tmp_path):
     kill = "read -r _ _ _ ninja _ < /proc/$PPID/stat; kill -9 $ninja"
     killed = Step("slow step", ("sh", "-c", kill), (), "a")
     with pytest.raises(TorchwheelError, match=r"ninja was ended by SIGKILL in \[1/1\] slow step"):
-        ninja.run(Plan((killed,), ("a",)), tmp_path, 1, lambda _: None)
+        ninja.run((killed,), tmp_path, 1, lambda _: None)
 
 
 def test_names_with_blanks_dollars_and_colons_survive_ninja(tmp_path):
     name = "odd $name: here.txt"
     step = Step("make it", ("sh", "-c", 'printf "%s" "$1" > "$1"', "sh", name), (), name)
-    (built,) = ninja.run(Plan((step,), (name,)), tmp_path / "b", 1, lambda _: None)
+    (built,) = ninja.run((step,), tmp_path / "b", 1, lambda _: None)
     assert built.read_text() == name
 
 
@@ -188,11 +189,10 @@ def test_what_is_named_is_taken(machine):
 def test_an_installed_toolkit_comes_first(machine, monkeypatch):
     asked = []
     monkeypatch.setattr(provision, "locate_system", lambda *_: (Path("/usr/cuda"), "id"))
-    monkeypatch.setattr(provision, "nvcc_release", lambda _: "12.4")
-    monkeypatch.setattr(provision, "agreed_release", lambda *of: asked.append(of))
+    monkeypatch.setattr(provision, "require_cuda", lambda *of: asked.append(of) or "12.4")
     found = complete({environment.ARCH_LIST: "9.0"})
     assert (found[environment.CUDA_HOME], found[environment.TOOLKIT]) == ("/usr/cuda", "12.4")
-    assert asked == [(Path("/usr/cuda"), "12.4")]
+    assert asked == [(Path("/usr/cuda"), None)]
 
 
 def test_a_wrong_cuda_home_is_an_error_and_no_download(machine):

@@ -77,7 +77,7 @@ def test_without_an_abi_the_package_is_pure():
 def test_a_whole_environment_is_a_target():
     target = read(CUDA)
     assert target.toolkit.archs == (parse("8.0"), parse("9.0+PTX"))
-    assert (target.cxx, target.launcher, target.python, target.sysroot) == ("g++", (), None, None)
+    assert (target.cxx, target.launcher, target.python, target.sysroot) == ("g++", (), None, ())
     assert (target.platform, target.cross) == (HERE, False)
 
 
@@ -125,8 +125,7 @@ def test_a_sysroot_has_one_gcc(rocm, tmp_path):
         library.touch()
         if release == "10":
             target = read(environ)
-            assert target.sysroot is not None
-            assert target.sysroot.gcc == library.parent
+            assert f"--gcc-install-dir={library.parent}" in target.sysroot
     with pytest.raises(UsageError, match=r"expected once, found 2 times"):
         environment.read_target(environ, Path("/p"))
 

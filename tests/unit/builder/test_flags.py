@@ -12,7 +12,7 @@ from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder import environment
 from torchwheel_runtime.builder.extension import Extension, Operator
 from torchwheel_runtime.builder.flags import Flags, Probe, check_flags
-from torchwheel_runtime.builder.recipe import make_recipe
+from torchwheel_runtime.builder.recipe import Recipe
 from torchwheel_runtime.builder.sources import sources_of
 from torchwheel_runtime.builder.target import Target
 from torchwheel_runtime.errors import UsageError
@@ -37,8 +37,8 @@ FLAGGED = dataclasses.replace(
 
 
 def commands(target: Target, extension: Extension = FLAGGED) -> dict[str, tuple[str, ...]]:
-    plan = make_recipe(extension, sources(target), target).whole()
-    return {step.label: step.command for step in plan.steps}
+    plan = Recipe(extension, sources(target), target).whole()
+    return {step.label: step.command for step in plan}
 
 
 def test_each_language_gets_its_own_flags():
@@ -276,17 +276,17 @@ def test_a_library_of_the_extensions_own_is_an_input(tmp_path):
     (tmp_path / "lib" / "libaio.a").touch()
     found = sources_of(FLAGGED, target)
     assert found.libraries == ["lib/libaio.a"]
-    link = make_recipe(FLAGGED, found, target).whole().steps[-1]
+    link = Recipe(FLAGGED, found, target).whole()[-1]
     assert str(tmp_path / "lib" / "libaio.a") in link.inputs
 
 
 def test_a_variable_leaves_an_operator_out(tmp_path):
     target = project(tmp_path)
-    assert "b c.cu" in [file.path for file in sources_of(EXTENSION, target).device]
+    assert "b c.cu" in sources_of(EXTENSION, target).device
     off = environment.operators_off(EXTENSION, {"PKG_BUILD_OP_B": "0"})
     without = dataclasses.replace(target, operators_off=off)
     found = sources_of(EXTENSION, without)
-    assert [file.path for file in found.device] == ["a.cu"]
+    assert list(found.device) == ["a.cu"]
     assert found.binding == ["a_stable.cpp"]
     with pytest.raises(UsageError, match=r"b: expected an operator .* off; set PKG_BUILD_OP_B=1$"):
         sources_of(EXTENSION, without, "b")

@@ -18,7 +18,7 @@ from torchwheel_runtime.builder.objects import (
     compile_shared,
     take_objects,
 )
-from torchwheel_runtime.builder.recipe import make_recipe
+from torchwheel_runtime.builder.recipe import Recipe
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.shards import Shard
 
@@ -38,15 +38,15 @@ def target(tmp_path):
 
 def recipe_of(target, word="text", device=3, host=2) -> Shell:
     """Device and host files whose objects have `word` and their name in them."""
-    like = make_recipe(EXTENSION, sources(target), target)
-    groups = {
+    made = Shell(EXTENSION, sources(target), target)
+    made.groups = {
         name: tuple(
             Step(f"{name} {i}", ("sh", "-c", f"echo {word} {name} {i} > {i}.o"), (), f"{i}.o")
             for i in range(count)
         )
         for name, count in (("device", device), ("host", host))
     }
-    return Shell(groups, like.target, like.backend, like.flavour)
+    return made
 
 
 def compile_into(folder: Path, recipe, shard=WHOLE) -> Path:
@@ -144,7 +144,7 @@ def test_commands_are_the_same_whatever_the_folders_and_the_launcher():
     there = dataclasses.replace(CUDA_STABLE, source=Path("/ci/csrc"), toolkit=toolkit)
 
     def digests(target):
-        recipe = make_recipe(EXTENSION, sources(target), target)
+        recipe = Recipe(EXTENSION, sources(target), target)
         return [command_digest(one, recipe) for steps in recipe.groups.values() for one in steps]
 
     assert digests(here) == digests(there)
@@ -154,20 +154,19 @@ def test_commands_are_the_same_whatever_the_folders_and_the_launcher():
 
 def test_what_meets_python_is_left_to_the_variant(tmp_path, target):
     aten = dataclasses.replace(CUDA_ATEN, python=PY312, cxx=target.cxx)
-    like = make_recipe(EXTENSION, sources(aten), aten)
-    assert like.flavour.python is not None
-    groups = {
+    recipe = Shell(EXTENSION, sources(aten), aten)
+    assert recipe.flavour.python is not None
+    recipe.groups = {
         name: (Step(name, ("sh", "-c", f"out={name}.o; {COUNTED}"), (), f"{name}.o"),)
-        for name in like.groups
+        for name in recipe.groups
     }
-    recipe = Shell(groups, like.target, like.backend, like.flavour)
     made = compile_into(tmp_path / "made", recipe)
     compiled = {entry["group"] for entry in listed(made)}
-    assert compiled == set(like.groups) - {like.flavour.python.name}
+    assert compiled == set(recipe.groups) - {recipe.flavour.python.name}
 
 
 def test_kernels_that_meet_torch_cannot_be_shared(tmp_path):
     ordinary = dataclasses.replace(EXTENSION, ordinary=True)
-    recipe = make_recipe(ordinary, sources(CUDA_ATEN), CUDA_ATEN)
+    recipe = Recipe(ordinary, sources(CUDA_ATEN), CUDA_ATEN)
     with pytest.raises(UsageError, match="the kernels of this extension include torch's headers"):
         list(compile_shared(recipe, tmp_path, WHOLE, 1, lambda _: None))

@@ -10,7 +10,8 @@ from torchwheel_runtime.builder import environment
 from torchwheel_runtime.builder import recipe as recipes
 from torchwheel_runtime.builder.extension import Extension, Operator, Split
 from torchwheel_runtime.builder.flags import Flags
-from torchwheel_runtime.builder.recipe import Recipe, make_recipe
+from torchwheel_runtime.builder.ninja import wanted_files
+from torchwheel_runtime.builder.recipe import Recipe
 from torchwheel_runtime.builder.setuptools_ext import setup_arguments
 from torchwheel_runtime.builder.sources import sources_of
 from torchwheel_runtime.builder.target import Target
@@ -62,7 +63,7 @@ def project(tmp_path):
 
 def recipe_of(target: Target, project: Path, extension: Extension = DIVIDED) -> Recipe:
     target = dataclasses.replace(target, source=project)
-    return make_recipe(extension, sources_of(extension, target), target)
+    return Recipe(extension, sources_of(extension, target), target)
 
 
 def compiled(recipe: Recipe, project: Path) -> set[str]:
@@ -84,7 +85,7 @@ def compiled(recipe: Recipe, project: Path) -> set[str]:
 def test_each_part_has_its_files(target, files, output, project):
     recipe = recipe_of(target, project)
     assert compiled(recipe, project) == files
-    assert recipe.whole().outputs == (output,)
+    assert wanted_files(recipe.whole()) == [output]
 
 
 def environ_of(part: str, folder: Path) -> dict[str, str]:
@@ -136,7 +137,7 @@ def test_what_each_part_knows(target, project):
         expected = name.startswith(("front-", "entry-points"))
         for macro in ("-DTORCHWHEEL_FRONT_END", '-DTORCHWHEEL_PACKAGE="pkg"'):
             assert all((macro in step.command) is expected for step in steps)
-    steps = recipe.whole().steps
+    steps = recipe.whole()
     words = [word for step in steps for word in step.command if word.startswith("/cuda")]
     assert bool(words) is (target is KERNELS), words
     torch = [word for word in steps[-1].command if "libtorch" in word]
@@ -166,7 +167,7 @@ def commands(recipe: Recipe) -> list[tuple[str, ...]]:
 def test_kernels_are_compiled_as_those_of_a_whole_library(project):
     """So that both share the objects."""
     whole = dataclasses.replace(CUDA_STABLE, source=project)
-    alone = make_recipe(DIVIDED, sources_of(DIVIDED, whole), whole)
+    alone = Recipe(DIVIDED, sources_of(DIVIDED, whole), whole)
     assert recipe_of(KERNELS, project).groups["device"] == alone.groups["device"]
 
 

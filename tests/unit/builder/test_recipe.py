@@ -23,10 +23,10 @@ from torchwheel_runtime.builder import flavour, probes
 from torchwheel_runtime.builder.extension import ArchFilter, Extension
 from torchwheel_runtime.builder.flags import Flags, Probe
 from torchwheel_runtime.builder.flavour import target_version
-from torchwheel_runtime.builder.ninja import Step, render
+from torchwheel_runtime.builder.ninja import Step, render, wanted_files
 from torchwheel_runtime.builder.probes import find_probes
-from torchwheel_runtime.builder.recipe import INCLUDE, Recipe, make_recipe
-from torchwheel_runtime.builder.sources import DeviceFile, sources_of
+from torchwheel_runtime.builder.recipe import INCLUDE, Recipe
+from torchwheel_runtime.builder.sources import sources_of
 from torchwheel_runtime.builder.target import Target
 from torchwheel_runtime.errors import UsageError
 
@@ -35,7 +35,7 @@ every_target = pytest.mark.parametrize("target", EVERY.values(), ids=EVERY)
 
 
 def recipe(target: Target) -> Recipe:
-    return make_recipe(EXTENSION, sources(target), target)
+    return Recipe(EXTENSION, sources(target), target)
 
 
 def rendered(made: Recipe) -> str:
@@ -57,12 +57,12 @@ def test_the_rendered_plan_is_the_golden_one(name, golden):
 def test_every_input_is_a_source_or_an_earlier_output(target):
     made: set[str] = set()
     plan = recipe(target).whole()
-    for step in plan.steps:
+    for step in plan:
         assert all(name in made or name.startswith(("/project/", MAPS)) for name in step.inputs), (
             step
         )
         made.add(step.output)
-    assert made >= set(plan.outputs)
+    assert made >= set(wanted_files(plan))
 
 
 @every_target
@@ -114,18 +114,18 @@ def test_the_old_strings_are_for_all_that_meets_torchs():
 @every_target
 def test_no_folder_of_this_machine_reaches_the_binary(target):
     plan = recipe(target).whole()
-    for step in plan.steps:
+    for step in plan:
         if step.label.startswith(("C++", "CUDA", "HIP")):
             assert "-ffile-prefix-map=/project=." in step.command
-    assert "-Wl,--strip-all" in plan.steps[-1].command
+    assert "-Wl,--strip-all" in plan[-1].command
 
 
 @pytest.mark.parametrize(("release", "small"), [("12.4", False), ("12.8", True), ("13.2", True)])
 def test_device_code_is_compressed_where_the_compiler_can(release, small):
     toolkit = dataclasses.replace(CUDA_STABLE.toolkit, release=ToolkitRelease("cuda", release))
     made = recipe(dataclasses.replace(CUDA_STABLE, toolkit=toolkit)).whole()
-    assert ("--compress-mode=size" in made.steps[0].command) == small
-    assert ("-Xfatbin=-compress-all" in made.steps[0].command) != small
+    assert ("--compress-mode=size" in made[0].command) == small
+    assert ("-Xfatbin=-compress-all" in made[0].command) != small
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_target_version(floor, number):
 def test_an_ordinary_extension_meets_torch_in_every_file(golden):
     extension = dataclasses.replace(EXTENSION, ordinary=True)
     files = dataclasses.replace(sources(CUDA_ATEN), python=(), included=())
-    made = make_recipe(extension, files, CUDA_ATEN)
+    made = Recipe(extension, files, CUDA_ATEN)
     golden("cuda-ordinary.ninja", rendered(made))
-    for step in made.whole().steps:
+    for step in made.whole():
         if step.label.startswith(("C++", "CUDA")):
             assert "/torch/torch/include" in step.command
             assert "-DTORCH_EXTENSION_NAME=_C" in step.command
@@ -156,7 +156,7 @@ def test_variants_of_an_ordinary_extension_share_what_has_the_same_name():
         dataclasses.replace(CUDA_ATEN, python=PY311),
     ):
         files = dataclasses.replace(sources(target), python=(), included=())
-        for name, steps in make_recipe(extension, files, target).groups.items():
+        for name, steps in Recipe(extension, files, target).groups.items():
             assert found.setdefault(name, steps) == steps
     assert len(found) == 3 * 3
 
@@ -164,15 +164,15 @@ def test_variants_of_an_ordinary_extension_share_what_has_the_same_name():
 def test_an_ordinary_extension_names_its_module():
     extension = dataclasses.replace(EXTENSION, ordinary=True, module=None)
     with pytest.raises(UsageError, match="name its `module`"):
-        make_recipe(extension, sources(CUDA_ATEN), CUDA_ATEN)
+        Recipe(extension, sources(CUDA_ATEN), CUDA_ATEN)
 
 
 def test_the_aten_flavour_for_rocm_is_refused_but_for_ordinary_extensions():
     target = dataclasses.replace(CUDA_ATEN, toolkit=ROCM_STABLE.toolkit)
     with pytest.raises(UsageError, match="aten flavour for ROCm: not provided; use the stable"):
-        make_recipe(EXTENSION, sources(target), target)
+        Recipe(EXTENSION, sources(target), target)
     extension = dataclasses.replace(EXTENSION, ordinary=True)
-    assert make_recipe(extension, sources(target), target).flavour.output.endswith(".so")
+    assert Recipe(extension, sources(target), target).flavour.output.endswith(".so")
 
 
 FILES = (
@@ -193,12 +193,12 @@ def found(tree, target, only=None):
 
 
 BEFORE_STABLE = dataclasses.replace(CUDA_ATEN, python=None)
-A = DeviceFile("a.cu", (parse("9.0"), parse("12.0+PTX")))
-B = DeviceFile("b c.cu", (parse("12.0+PTX"),))
+A = {"a.cu": (parse("9.0"), parse("12.0+PTX"))}
+B = {"b c.cu": (parse("12.0+PTX"),)}
 SOURCES = {
     "all of a stable library": (
         *(CUDA_STABLE, None),
-        {"device": [A, B], "host": ["host.cpp", "a.cpp"], "python": [], "included": []}
+        {"device": {**A, **B}, "host": ["host.cpp", "a.cpp"], "python": [], "included": []}
         | {"binding": ["a_stable.cpp", "b_stable.cpp"]},
     ),
     # The module is one unit with the operators' bindings.
@@ -208,7 +208,7 @@ SOURCES = {
     ),
     "one operator": (
         *(CUDA_STABLE, "a"),
-        {"device": [A], "host": ["host.cpp", "a.cpp"], "binding": ["a_stable.cpp"]},
+        {"device": A, "host": ["host.cpp", "a.cpp"], "binding": ["a_stable.cpp"]},
     ),
     "one operator for an older torch": (BEFORE_STABLE, "b", {"binding": ["b_aten.cpp"]}),
 }
@@ -217,7 +217,7 @@ SOURCES = {
 @pytest.mark.parametrize(("target", "only", "expected"), SOURCES.values(), ids=SOURCES)
 def test_the_sources_of_a_library(tree, target, only, expected):
     sources = found(tree, target, only)
-    assert {name: list(getattr(sources, name)) for name in expected} == expected
+    assert {name: getattr(sources, name) for name in expected} == expected
 
 
 def test_an_operator_without_a_binding_for_the_flavour(tree):
@@ -229,7 +229,7 @@ def test_an_operator_without_a_kernel_for_the_target_is_left_out(tree):
     hopper = dataclasses.replace(
         CUDA_STABLE, toolkit=dataclasses.replace(CUDA_STABLE.toolkit, archs=(parse("9.0"),))
     )
-    assert [file.path for file in found(tree, hopper).device] == ["a.cu"]
+    assert list(found(tree, hopper).device) == ["a.cu"]
     assert found(tree, hopper).binding == ["a_stable.cpp"]
     with pytest.raises(UsageError, match=r"b: has no kernels for 9\.0"):
         found(tree, hopper, "b")
@@ -241,20 +241,14 @@ def test_operators_may_share_a_file(tree):
     sharing = dataclasses.replace(b, device=(*b.device, *a.device), host=a.host)
     for operators in ((a, sharing), (sharing, a)):
         sources = sources_of(dataclasses.replace(EXTENSION, operators=operators), target)
-        assert {file.path: file.archs for file in sources.device} == {
-            "a.cu": (parse("9.0"), parse("12.0+PTX")),
-            "b c.cu": (parse("12.0+PTX"),),
-        }
+        assert sources.device == {**A, **B}
         assert sources.host == ["host.cpp", "a.cpp"]
     alone = sources_of(dataclasses.replace(EXTENSION, operators=(sharing,)), target)
-    assert [(file.path, file.archs) for file in alone.device] == [
-        ("b c.cu", (parse("12.0+PTX"),)),
-        ("a.cu", (parse("12.0+PTX"),)),
-    ]
+    assert list(alone.device.items()) == [*B.items(), ("a.cu", (parse("12.0+PTX"),))]
 
 
 def test_processors_are_filtered_by_pattern(tree):
-    files = {file.path: file.archs for file in found(tree, ROCM_STABLE).device}
+    files = found(tree, ROCM_STABLE).device
     assert files == {"a.cu": (parse("gfx90a"), parse("gfx942")), "b c.cu": (parse("gfx942"),)}
     assert ArchFilter().takes(parse("gfx1100"))
     assert not ArchFilter(cuda=(9, 0)).takes(parse("8.9"))

@@ -53,7 +53,7 @@ def native(name: str = "demo/_C.so", *, archs: str = "9.0", **changes: Any) -> N
     return NativeLibrary(name=name, path=SITE / name, **{**fields, **changes})
 
 
-def package(**changes: Any) -> Package:
+def package(*, status: ExtensionStatus | None = None, **changes: Any) -> Package:
     """A package that is imported and has its library in use, with `changes`."""
     info = DistInfo(
         name="demo",
@@ -68,7 +68,7 @@ def package(**changes: Any) -> Package:
         "root": SITE,
         "info": info,
         "imported": ImportResult(
-            "imported", file=SITE / "demo/__init__.py", folders=(SITE / "demo",)
+            "imported", file=SITE / "demo/__init__.py", folders=(SITE / "demo",), status=status
         ),
         "natives": (native(),),
     }

@@ -84,11 +84,10 @@ def test_a_folder_that_others_can_change(folder):
 
 def test_a_library_that_was_changed(folder):
     library = make_library(folder / "jit", wanted(name="demo.scale"), Builds(), Told())
-    assert case_.examine_cache().corrupt == ()
+    assert not case_.examine_cache().corrupt
     library.chmod(0o644)
     library.write_bytes(b"junk")
-    (corrupt,) = case_.examine_cache().corrupt
-    line = str(corrupt)
+    (line,) = case_.examine_cache().corrupt.values()
     assert line.startswith("demo.scale-")
     assert line.endswith("/ext_scale.so: 4 bytes, 1000 expected")
     assert library.exists(), "the doctor changes nothing"

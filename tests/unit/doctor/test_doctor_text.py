@@ -24,7 +24,7 @@ from torchwheel_runtime.arch.devices import Gpu
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.claims import LibraryFlags
 from torchwheel_runtime.doctor import report as text_
-from torchwheel_runtime.doctor.case import CacheState, Case, CorruptLibrary, Report
+from torchwheel_runtime.doctor.case import CacheState, Case, Report
 from torchwheel_runtime.doctor.importing import ImportResult
 from torchwheel_runtime.doctor.report import (
     package_text,
@@ -42,7 +42,7 @@ from torchwheel_runtime.runtime.status import ExtensionStatus, OperatorStatus, R
 CACHE = CacheState(
     Path("/home/me/.cache/torchwheel"),
     {"toolkits": 845 << 20, "jit": 212 << 10},
-    corrupt=(CorruptLibrary(CacheKey("demo.scale-0", ""), "a.so", "changed"),),
+    corrupt={CacheKey("demo.scale-0", ""): "demo.scale-0/a.so: changed"},
 )
 GONE = "_ZN3c104goneEv"
 

@@ -20,7 +20,7 @@ from doctor_cases import (
 
 from torchwheel_runtime.arch.devices import Driver, Gpu
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.doctor.case import CacheState, CorruptLibrary
+from torchwheel_runtime.doctor.case import CacheState
 from torchwheel_runtime.doctor.importing import ImportResult
 from torchwheel_runtime.doctor.verdict import judge, judge_machine
 from torchwheel_runtime.errors import UsageError
@@ -295,14 +295,14 @@ def test_a_gpu_without_code_is_built_for_beside_those_with_kernels():
     assert names(refused) == ["archs"]
 
 
+CORRUPT = ("demo.scale", "other.x")
+
+
 def test_the_cache_counts_for_what_is_built_alone():
     bad = CacheState(
         SITE,
         problem="/cache cannot be written",
-        corrupt=(
-            CorruptLibrary(CacheKey("demo.scale-0", ""), "a.so", "changed"),
-            CorruptLibrary(CacheKey("other.x-0", ""), "b.so", "changed"),
-        ),
+        corrupt={CacheKey(f"{name}-0", ""): f"{name}-0/a.so: changed" for name in CORRUPT},
     )
     verdict = judge(case(waiting(), cache=bad))
     assert names(verdict) == ["cache", "cache"]

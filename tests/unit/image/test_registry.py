@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torchwheel.image import build as images_module
 from torchwheel.image.build import BuiltImage, describe_image, ensure_image
 from torchwheel.image.engine import Engine
 from torchwheel.image.recipes import BaseImage, Image, image_of
@@ -21,7 +22,6 @@ from torchwheel.image.registry import (
 )
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
-from torchwheel.pipeline import images as images_module
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 

@@ -5,11 +5,22 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from install_cases import ENVIRONMENT, Pages, bundles, document, entry, environment, note
+from install_cases import (
+    DIGEST,
+    ENVIRONMENT,
+    Pages,
+    bundles,
+    candidate,
+    document,
+    entry,
+    environment,
+    note,
+)
 from packaging.requirements import Requirement
 
 import wheelmaker
 from torchwheel.install.contents import read_metadata
+from torchwheel.install.installer import direct_reference
 from torchwheel.install.plan import Trust, choose, parse_wanted, plan
 from torchwheel.install.report import no_torch, none_fits, ranking_json, ranking_text
 from torchwheel_runtime.errors import TorchwheelError, UsageError
@@ -56,6 +67,20 @@ class Index:
 def index(tmp_path):
     with own_temporary_files():
         yield Index(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("url", "given"),
+    [
+        ("https://host/a+b/demo.whl?x=1", "https://host/a+b/demo.whl?x=1"),
+        ("https://host/%2Bx.whl", "https://host/%2Bx.whl"),
+        ("https://host/${HOME}/x.whl", "https://host/%24%7BHOME%7D/x.whl"),
+        ("file:///a b/é.whl ; x", "file:///a%20b/%C3%A9.whl%20%3B%20x"),
+    ],
+)
+def test_the_requirement_that_an_installer_is_given(url, given):
+    one = candidate("1.0", url=url)
+    assert direct_reference(one) == f"demo @ {given}#sha256={DIGEST}"
 
 
 def test_requirements_come_from_the_index_or_are_left_to_pip(index):

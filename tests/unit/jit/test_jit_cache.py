@@ -123,8 +123,8 @@ def test_a_library_that_is_loaded_survives(folder):
     if loaded is None:
         pytest.skip("this Python has no shared libm to copy")
 
-    def build(work):
-        return Path(shutil.copyfile(loaded, work.folder / "a.so"))
+    def build(source, output):
+        return Path(shutil.copyfile(loaded, output / "a.so"))
 
     library = make_library(folder, wanted(), build, Told())
     handle = ctypes.CDLL(str(library))

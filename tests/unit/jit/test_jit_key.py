@@ -8,82 +8,82 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from jitmaker import wanted
 from torchwheel_runtime.builder.recipe import strip_folders
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.jit import key as keys
-from torchwheel_runtime.jit.key import BuildFacts, make_key
-from torchwheel_runtime.jit.make import SourceFiles, read_sources, write_sources
+from torchwheel_runtime.jit.key import LibraryRequest, read_sources
+from torchwheel_runtime.jit.make import write_sources
 
 # One content, one key, wherever it lies; any change, another key.
 
 
 WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
-FACTS = st.builds(
-    BuildFacts,
-    name=WORDS,
-    archs=st.lists(WORDS, max_size=3).map(tuple),
-    toolkit=WORDS,
-    torch=WORDS,
-    commands=st.lists(st.lists(WORDS, max_size=3).map(tuple), max_size=3).map(tuple),
-    own_sources=WORDS,
-)
+TEXTS = st.lists(WORDS, max_size=3).map(tuple)
+FACTS = {
+    "name": WORDS,
+    "archs": TEXTS,
+    "toolkit": WORDS,
+    "torch": WORDS,
+    "commands": st.lists(TEXTS, max_size=3).map(tuple),
+    "own_sources": WORDS,
+}
 FILES = st.dictionaries(WORDS, st.binary(max_size=8), max_size=4)
+REQUESTS = st.builds(
+    LibraryRequest, **FACTS, source=st.sampled_from([Path("/a"), Path("/b")]), files=FILES
+)
 
 
-@given(FACTS, FILES)
-def test_the_order_of_files_does_not_count(facts, files):
-    assert make_key(facts, files) == make_key(facts, dict(reversed(files.items())))
+@given(REQUESTS)
+def test_neither_the_order_of_files_nor_their_folder_counts(one):
+    files = dict(reversed(one.files.items()))
+    other = dataclasses.replace(one, source=Path("/elsewhere"), files=files)
+    assert other.key == one.key
 
 
-@given(FACTS, FILES, FACTS, FILES)
-def test_what_differs_has_another_key(facts, files, other_facts, other_files):
-    assume((facts, files) != (other_facts, other_files))
-    assert make_key(facts, files) != make_key(other_facts, other_files)
+@given(REQUESTS, REQUESTS)
+def test_what_differs_has_another_key(one, other):
+    assume(dataclasses.replace(one, source=other.source) != other)
+    assert one.key != other.key
 
 
-@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(BuildFacts)])
+@pytest.mark.parametrize("name", FACTS)
 @settings(max_examples=20)
-@given(FACTS, FILES, st.data())
-def test_a_change_of_any_one_part_is_another_key(name, facts, files, data):
-    first = make_key(facts, files)
-    changed = dataclasses.replace(facts, **{name: data.draw(getattr_strategy(name))})
-    assume(changed != facts)
-    other = make_key(changed, files)
-    assert other.content != first.content
-    assert other.target != first.target, "its objects are of no use"
+@given(REQUESTS, st.data())
+def test_a_change_of_any_one_part_is_another_key(name, one, data):
+    other = dataclasses.replace(one, **{name: data.draw(FACTS[name])})
+    assume(other != one)
+    assert other.key.content != one.key.content
+    assert other.key.target != one.key.target, "its objects are of no use"
 
 
-def getattr_strategy(name):
-    texts = st.lists(WORDS, max_size=3).map(tuple)
-    return {"archs": texts, "commands": st.lists(texts, max_size=3).map(tuple)}.get(name, WORDS)
+@given(REQUESTS, WORDS, st.binary(max_size=8))
+def test_files_change_the_content_and_not_the_target(one, path, data):
+    assume(one.files.get(path) != data)
+    other = dataclasses.replace(one, files={**one.files, path: data})
+    assert one.key.content != other.key.content
+    assert one.key.target == other.key.target
 
 
-@given(FACTS, FILES, WORDS, st.binary(max_size=8))
-def test_files_change_the_content_and_not_the_target(facts, files, path, data):
-    assume(files.get(path) != data)
-    first, other = make_key(facts, files), make_key(facts, {**files, path: data})
-    assert first.content != other.content
-    assert first.target == other.target
-
-
-@given(FACTS, FILES)
-def test_a_key_names_folders(facts, files):
-    key = make_key(facts, files)
-    for name in (key.target, key.content):
+@given(REQUESTS)
+def test_a_key_names_folders(one):
+    for name in (one.key.target, one.key.content):
         assert Path(name).name == name
         assert not name.startswith(".")
         assert len(name) <= 100
 
 
-def test_words_do_not_run_together():
-    def content(**changes):
-        return make_key(dataclasses.replace(_FACTS, **changes), {"a": b"bc"}).content
+def content(**changes):
+    facts = {"commands": (), "files": {"a": b"bc"}, **changes}
+    return dataclasses.replace(wanted(), **facts).key.content
 
+
+def test_words_do_not_run_together():
     ways = {
         content(commands=(("ab", "c"),)),
         content(commands=(("a", "bc"),)),
         content(commands=(("ab",), ("c",))),
-        make_key(_FACTS, {"ab": b"c"}).content,
+        content(files={"ab": b"c"}),
         content(archs=("9.0", "10.0")),
         content(archs=("9.0,10.0",)),
     }
@@ -91,12 +91,18 @@ def test_words_do_not_run_together():
 
 
 def test_another_form_of_the_cache_has_other_keys(monkeypatch):
-    first = make_key(_FACTS, {})
+    first = wanted().key
     monkeypatch.setattr(keys, "SCHEMA", keys.SCHEMA + 1)
-    assert make_key(_FACTS, {}) != first
+    assert wanted().key != first
 
 
-_FACTS = BuildFacts("ext", ("9.0",), "CUDA", "torch", ())
+def test_a_key_stays_what_it_is():
+    """Else every user builds every library anew."""
+    assert wanted().key == keys.CacheKey(
+        "ext.scale-08651dfab2d71160", "15b483ecf53791141f8779639fae91ed"
+    )
+
+
 PLACES = st.from_regex(r"(/[a-z]{1,3}){1,3}", fullmatch=True).map(Path)
 
 
@@ -160,8 +166,8 @@ def project(tmp_path):
 
 
 def test_what_globs_name_is_read_with_paths_below_the_folder(project):
-    content = read_sources(project, ["kernels/*.cu", "**/*.h", "kernels/a.*"])
-    assert content == SourceFiles(project, {"kernels/a.cu": b"a", "kernels/a.h": b"h"})
+    files = read_sources(project, ["kernels/*.cu", "**/*.h", "kernels/a.*"])
+    assert files == {"kernels/a.cu": b"a", "kernels/a.h": b"h"}
 
 
 def test_a_glob_that_names_no_file_is_a_mistake(project):
@@ -192,7 +198,7 @@ TREES = st.dictionaries(NAMES, st.binary(max_size=3), max_size=4).filter(
 def test_after_any_content_only_the_last_is_there(tmp_path_factory, trees):
     folder = tmp_path_factory.mktemp("laid-out")
     for files in trees:
-        write_sources(SourceFiles(Path("/project"), files), folder)
+        write_sources(files, folder)
         assert tree(folder) == files
 
 
@@ -200,10 +206,10 @@ def test_a_file_that_is_the_same_keeps_its_time_and_an_older_version_gets_a_new_
     def times():
         return {name: (tmp_path / name).stat().st_mtime_ns for name in ("same", "changed")}
 
-    write_sources(SourceFiles(Path("/v2"), {"same": b"1", "changed": b"2"}), tmp_path)
+    write_sources({"same": b"1", "changed": b"2"}, tmp_path)
     for name in ("same", "changed"):
         os.utime(tmp_path / name, (1, 1))
-    write_sources(SourceFiles(Path("/v1"), {"same": b"1", "changed": b"1"}), tmp_path)
+    write_sources({"same": b"1", "changed": b"1"}, tmp_path)
     assert times()["same"] == 1_000_000_000
     assert times()["changed"] > 1_000_000_000
 
@@ -215,6 +221,6 @@ def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "link").symlink_to(outside)
-    write_sources(SourceFiles(Path("/project"), {"a": b"1"}), folder)
+    write_sources({"a": b"1"}, folder)
     assert tree(folder) == {"a": b"1"}
     assert (outside / "file").exists()

@@ -8,7 +8,6 @@ import stat
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,6 @@ from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 from torchwheel_runtime.files import private_folder
 from torchwheel_runtime.jit import make as making
 from torchwheel_runtime.jit.lookup import open_verified
-from torchwheel_runtime.jit.make import SourceFiles
 
 
 def everything(folder):
@@ -54,9 +52,9 @@ def test_another_content_is_built_where_the_last_was_and_both_stay(folder, libra
     seen = []
 
     class Incremental(Builds):
-        def __call__(self, work):
-            seen.extend(path.name for path in work.folder.iterdir())
-            return super().__call__(work)
+        def __call__(self, source, output):
+            seen.extend(path.name for path in output.iterdir())
+            return super().__call__(source, output)
 
     other = make_library(folder, wanted("two"), Incremental(), Told())
     assert seen == ["ext_scale.so"], "what the last build left"
@@ -68,34 +66,30 @@ def test_other_facts_are_built_in_a_folder_of_their_own(folder):
     folders = []
 
     class Watched(Builds):
-        def __call__(self, work):
-            folders.append(work.folder)
-            return super().__call__(work)
+        def __call__(self, source, output):
+            folders.append(output)
+            return super().__call__(source, output)
 
     first = wanted()
     for toolkit in ("CUDA 13.0", "CUDA 13.1"):
-        facts = dataclasses.replace(first.facts, toolkit=toolkit)
-        make_library(folder, dataclasses.replace(first, facts=facts), Watched(), Told())
+        make_library(folder, dataclasses.replace(first, toolkit=toolkit), Watched(), Told())
     assert len(set(folders)) == 2
 
 
 def test_a_build_sees_the_files_of_the_key_and_no_other(folder, library):
-    def build(work):
-        assert [path.name for path in work.source.iterdir()] == ["b.cu"]
-        assert (work.source / "b.cu").read_bytes() == b"b"
-        return Builds.__call__(Builds(), dataclasses.replace(work, source=beside(work)))
+    def build(source, output):
+        assert [path.name for path in source.iterdir()] == ["b.cu"]
+        assert (source / "b.cu").read_bytes() == b"b"
+        (output / "scale.cu").write_text("b")
+        return Builds()(output, output)
 
-    def beside(work):
-        (work.folder / "scale.cu").write_text("b")
-        return work.folder
-
-    only = dataclasses.replace(wanted(), content=SourceFiles(Path("/project"), {"b.cu": b"b"}))
+    only = dataclasses.replace(wanted(), files={"b.cu": b"b"})
     assert make_library(folder, only, build, Told()).read_bytes() == library_of("b")
 
 
 def test_a_failed_build_is_one_line_that_names_the_users_own_file(folder):
-    def build(work):
-        raise TorchwheelError(f"building CUDA scale.cu failed: {work.source}/scale.cu(1): error: x")
+    def build(source, output):
+        raise TorchwheelError(f"building CUDA scale.cu failed: {source}/scale.cu(1): error: x")
 
     with pytest.raises(TorchwheelError) as error:
         make_library(folder, wanted(), build, Told())
@@ -109,9 +103,9 @@ def test_objects_stay_after_a_mistake_and_go_after_a_build_that_did_not_end(fold
     seen = []
 
     def build_and_raise(error):
-        def build(work):
-            seen.append([path.name for path in work.folder.iterdir()])
-            (work.folder / "a.o").touch()
+        def build(source, output):
+            seen.append([path.name for path in output.iterdir()])
+            (output / "a.o").touch()
             raise error
 
         return build
@@ -132,8 +126,8 @@ def test_of_threads_one_builds_and_who_waits_hears_of_a_failure(folder):
             super().say(text)
             waiting.wait(20)
 
-    def build(work):
-        builds.append(work)
+    def build(source, output):
+        builds.append(output)
         waiting.wait(20)
         raise TorchwheelError("does not compile")
 
@@ -158,7 +152,7 @@ def test_of_threads_one_builds_and_who_waits_hears_of_a_failure(folder):
     assert make_library(folder, wanted(), Builds(), Told()).is_file(), "who comes later tries again"
 
 
-def fail(work):
+def fail(source, output):
     raise TorchwheelError("does not compile")
 
 
@@ -166,7 +160,7 @@ def made_after(folder, other, error):
     """A library that waits for another thread's build, which ends by an error meanwhile."""
     started, ending = threading.Event(), threading.Event()
 
-    def build(work):
+    def build(source, output):
         started.set()
         ending.wait(20)
         raise error
@@ -201,19 +195,19 @@ def test_what_killed_builds_left_makes_room_before_the_next_one(folder, library)
     left = library.parents[1] / ".x.abc.temporary"
     left.mkdir()
 
-    def build(work):
+    def build(source, output):
         assert not left.exists()
-        return Builds()(work)
+        return Builds()(source, output)
 
     make_library(folder, wanted("two"), build, Told())
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_is_one_line_and_what_was_there_stays(folder, library, number):
-    def full(work):
+    def full(source, output):
         raise OSError(number, os.strerror(number), "x")
 
-    def full_for_the_compiler(work):
+    def full_for_the_compiler(source, output):
         raise program_error(f"building CUDA a.cu failed: x.o: {os.strerror(number)}")
 
     before = library.read_bytes()
@@ -225,8 +219,8 @@ def test_a_full_disk_is_one_line_and_what_was_there_stays(folder, library, numbe
 
 
 def test_any_other_error_of_the_system_is_one_line(folder):
-    def build(work):
-        return work.folder / "none.so"
+    def build(source, output):
+        return output / "none.so"
 
     with pytest.raises(
         TorchwheelError,

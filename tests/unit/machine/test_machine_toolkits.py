@@ -11,9 +11,10 @@ from torchwheel_runtime.machine.facts import Absent, InstalledToolkit
 from torchwheel_runtime.machine.toolkits import (
     find_toolkits,
     inspect_cuda,
+    locate_system,
     pip_install_command,
+    require_cuda,
 )
-from torchwheel_runtime.toolkit.provision import locate_system
 
 PLATFORM = probe.platform_tag()
 HIP = "#define HIP_VERSION_MAJOR 6\n#define HIP_VERSION_MINOR 4\n"
@@ -127,6 +128,25 @@ def test_a_mixed_toolkit_that_is_no_wheels_is_to_be_installed_again(tmp_path):
     found = inspect_cuda(cuda(tmp_path, ptxas="12.9.86"), "")
     assert found.problem == "a mixed toolkit: nvcc 13.0.88, ptxas 12.9.86, nvvm 13.0.88"
     assert found.fix == "install this toolkit again, or set CUDA_HOME to another"
+
+
+@pytest.mark.parametrize(
+    ("change", "release", "problem"),
+    [
+        ("#define CUDART_VERSION 12090", None, "a mixed toolkit: nvcc 13.0, cudart 12.9; install "),
+        ("nothing", None, "cuda_runtime_api.h defines no CUDART_VERSION; install this "),
+        (None, None, "it has no cuda_runtime_api.h; install this toolkit again, or set CUDA_HOME"),
+        ("#define CUDART_VERSION 13000", "13.2", "nvcc is of CUDA 13.0; 13.2 was asked for"),
+    ],
+)
+def test_a_toolkit_that_is_not_the_one_asked_for_is_refused(tmp_path, change, release, problem):
+    header = cuda(tmp_path) / "include/cuda_runtime_api.h"
+    assert require_cuda(tmp_path) == require_cuda(tmp_path, "13.0") == "13.0"
+    header.unlink() if change is None else header.write_text(change)
+    with pytest.raises(TorchwheelError) as refused:
+        require_cuda(tmp_path, release)
+    assert str(refused.value).startswith(f"{tmp_path}")
+    assert problem in str(refused.value)
 
 
 def test_patch_releases_of_one_minor_are_one_compiler(tmp_path):

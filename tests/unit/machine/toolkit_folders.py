@@ -6,6 +6,7 @@ from programmaker import program
 
 FILES = (
     "include/cuda_runtime.h",
+    "include/cuda_runtime_api.h",
     "include/crt/host_config.h",
     "include/cccl/nv/target",
     "lib64/libcudart_static.a",
@@ -27,6 +28,9 @@ def cuda(root: Path, nvcc: str = "13.0.88", ptxas: str | None = None, nvvm: str 
     for name in FILES:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).touch()
+    numbers = list(map(int, nvcc.split(".")))
+    version = f"#define CUDART_VERSION  {1000 * numbers[0] + 10 * numbers[1]}\n"
+    (root / "include/cuda_runtime_api.h").write_text(version)
     return root
 
 

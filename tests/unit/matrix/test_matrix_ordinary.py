@@ -9,7 +9,7 @@ from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.forms import ProjectSource, parse_source
 from torchwheel.matrix.kernel_builds import select_kernels
 from torchwheel.matrix.load import load, parse
-from torchwheel.matrix.render import matrix_text
+from torchwheel.matrix.render import MatrixPlan, matrix_text
 from torchwheel.matrix.variants import resolve, select
 from torchwheel_runtime.errors import UsageError
 
@@ -57,11 +57,11 @@ def test_jobs_compile_the_shards_of_a_variant_and_one_links_them():
     more = "runners: {linux_x86_64: {build: [ubuntu-24.04]}}\n"
     matrix = parse(TEXT.replace("  archs_by", "  shards: 3\n  archs_by") + more, "matrix.yaml")
     variants = select(matrix, ["cu130-torch2.13-cp312", "cu130-torch2.13-cp311"])
-    jobs = json.loads(matrix_text(matrix, variants, "kernels"))["include"]
+    jobs = json.loads(matrix_text(MatrixPlan(matrix, variants), "kernels"))["include"]
     assert [(job["kernels"], job["shard"]) for job in jobs] == [
         (variant.id, f"{number}/3") for variant in variants for number in (1, 2, 3)
     ]
-    linking = json.loads(matrix_text(matrix, variants[:1], "github"))["include"][0]
+    linking = json.loads(matrix_text(MatrixPlan(matrix, variants[:1]), "github"))["include"][0]
     artifacts = [job["artifact"] for job in jobs[:3]]
     assert linking["kernels"] == f"{{{','.join(artifacts)}}}"
     assert [one.id for one in select_kernels(matrix, ["*-cp312"])] == [
@@ -78,7 +78,7 @@ def test_what_is_left_out_has_defaults():
     assert select(MATRIX, ["all"]) == select(MATRIX, ["default"]) == resolve(MATRIX)
     assert MATRIX.gates.max_size_mib == 512
     assert (MATRIX.containers.base, MATRIX.containers.glibc) == ("bullseye", "2.28")
-    assert "4 of 4 variants" in matrix_text(MATRIX, resolve(MATRIX), "table")
+    assert "4 of 4 variants" in matrix_text(MatrixPlan(MATRIX, resolve(MATRIX)), "table")
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,11 @@ def options_for(
     locks=None,
 ):
     matrix = load(Path(__file__).parents[1] / "matrix" / matrix_name)
+    smoke = matrix.smoke.model_copy(update={"locks": locks})
+    matrix = matrix.model_copy(update={"smoke": smoke})
     engine = Engine("podman", {})
     run = Run(matrix, ROOT, ROOT, tmp_path / "dist", tmp_path / "cache", "", (), Quiet(), engine, 2)
-    run = dataclasses.replace(run, locks=locks)
+    run = dataclasses.replace(run, locked=locks is not None)
     (tmp_path / "cache").mkdir(exist_ok=True)
     monkeypatch.setattr(container_options.os, "geteuid", lambda: user)
     monkeypatch.setattr(container_options.os, "getegid", lambda: user)
@@ -94,7 +96,7 @@ def test_an_ordinary_projects_build_for_rocm(tmp_path, monkeypatch):
     made = options_for(
         "rocm7.2-torch2.13-cp312", tmp_path, monkeypatch, room=0, matrix_name="ordinary_rocm.yaml"
     )
-    home = str(own_build.TOOLKIT_HOME)
+    home = str(own_build.PLACES.toolkit_home)
     assert made.environment["ROCM_HOME"] == home
     assert made.environment["PYTORCH_ROCM_ARCH"] == "gfx90a;gfx1100"
     assert made.environment["PATH"].split(":")[1:3] == ["$PATH", f"{home}/bin"]

@@ -53,7 +53,7 @@ def judge(tmp_path, monkeypatch):
 
         smoke = dataclasses.replace(FAILED, wheel=wheel.name)
         monkeypatch.setattr(module, "check_gates", check_gates)
-        monkeypatch.setattr(executors, "part_key", lambda *_: "key")
+        monkeypatch.setattr(Assembler, "facts", ["key"])
         monkeypatch.setattr(executors, "ensure_image", lambda *_: IMAGE)
         for builder in (Host, Assembler):
             monkeypatch.setattr(builder, "build", answer("build", BuiltWheel(wheel)))

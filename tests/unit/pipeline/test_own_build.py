@@ -4,16 +4,27 @@ import dataclasses
 import json
 import platform
 import subprocess
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from programmaker import program
 from torchwheel.pipeline import inside, own_build
-from torchwheel.pipeline.own_build import OwnBuildPlan, dump_plan, require_pythons
+from torchwheel.pipeline.own_build import (
+    PLACES,
+    BuildPlaces,
+    OwnBuildPlan,
+    dump_plan,
+    make_compilers,
+    require_pythons,
+)
 from torchwheel.smoke.record import ImportRecord, MachineRecord, TestReport, judge_smoke
+from torchwheel.smoke.testing import EnvironmentTorch
 from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel.toolkit import torch_files
 from torchwheel.toolkit.torch_files import TorchFile, torch_file
+from torchwheel_runtime.builder.environment import sysroot_flags
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
@@ -29,7 +40,8 @@ PLAN = OwnBuildPlan(
     archs="9.0",
     archs_by="environment",
     backend="cuda",
-    toolkit="/usr/local/cuda",
+    toolkit=Path("/usr/local/cuda"),
+    cxx=Path("/usr/bin/g++"),
     launcher=("sccache",),
     python="each",
 )
@@ -38,8 +50,7 @@ CLAIMS = Claims("cu130-torch2.13-cp312", "aten", "2.13", "cuda", "cu130", "13.0"
 
 def test_a_plan_is_read_as_it_was_written(tmp_path):
     (tmp_path / "plan").write_text(dump_plan(PLAN))
-    read = read_json(tmp_path / "plan", OwnBuildPlan)
-    assert dataclasses.replace(read, toolkit=str(read.toolkit)) == PLAN
+    assert read_json(tmp_path / "plan", OwnBuildPlan) == PLAN
 
 
 @pytest.mark.parametrize(
@@ -65,7 +76,8 @@ def test_a_wheel_for_other_pythons_is_refused(serves, tags, do):
 
 def test_a_build_that_compiled_nothing_is_refused(tmp_path):
     (tmp_path / inside.PLAN).write_text(dump_plan(dataclasses.replace(PLAN, python="any")))
-    facts = {"version": "2.13.0", "loaded": ["libcudart.so.13"], "cuda": "13.0"}
+    torch = EnvironmentTorch("2.13.0", "13.0", None, tmp_path, loaded=("libcudart.so.13",))
+    facts = {**dataclasses.asdict(torch), "folder": str(tmp_path)}
     (tmp_path / own_build.TORCH_FACTS).write_text(json.dumps(facts))
     wheel = make_wheel(tmp_path, claims=None)
     with pytest.raises(TorchwheelError, match=r"no library in it: setup.py found nothing to comp"):
@@ -91,84 +103,70 @@ def test_what_the_compiler_cache_had_is_counted_in_the_container(tmp_path, monke
     assert inside.read_cache_use(tmp_path) == CacheUse(hits=3, misses=2)
 
 
-def found(version, asked):
+@pytest.fixture
+def index(monkeypatch):
+    """`index.torch`: the version that an index has of a requirement; `index.asked`: what was."""
+    found = SimpleNamespace(asked=[], torch=lambda requirement: "2.12.1")
+
     def find(requirements, platform, python):
-        asked.append((*requirements, platform, python))
+        found.asked.append((*requirements, platform, python))
+        version = found.torch(requirements[0])
         return [IndexedFile("torch", version, "https://h.test/t.whl", "ab" * 32)]
 
-    return find
+    monkeypatch.setattr(torch_files, "find_files", find)
+    return found
 
 
-def test_a_torch_that_is_not_locked_is_looked_up_once(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(torch_files, "find_files", found("2.12.1", asked))
+def torch_of(tmp_path, minor, python="3.12", **more):
+    return torch_file(minor, python, "linux_x86_64", tmp_path, Quiet(), **more)
+
+
+def test_a_torch_that_is_not_locked_is_looked_up_once(tmp_path, index):
     for _ in range(2):
-        file = torch_file("2.12", "3.12", "linux_x86_64", tmp_path, Quiet())
+        file = torch_of(tmp_path, "2.12")
         assert file == TorchFile("2.12.1", "ab" * 32)
     assert file.requirement == f"torch===2.12.1 --hash=sha256:{'ab' * 32}"
-    assert asked == [("torch==2.12.*", "linux_x86_64", "3.12")]
+    assert index.asked == [("torch==2.12.*", "linux_x86_64", "3.12")]
 
 
-def test_a_cpu_torch_of_another_index_is_not_the_one(tmp_path, monkeypatch):
-    def find(requirements, platform, python):
-        version = "2.12.1" if requirements == ["torch===2.12.1"] else "2.12.1+cpu"
-        return [IndexedFile("torch", version, "https://h.test/t.whl", "ab" * 32)]
-
-    monkeypatch.setattr(torch_files, "find_files", find)
-    file = torch_file("2.12", "3.12", "linux_x86_64", tmp_path, Quiet())
-    assert file.version == "2.12.1"
+def test_a_cpu_torch_of_another_index_is_not_the_one(tmp_path, index):
+    index.torch = {"torch==2.12.*": "2.12.1+cpu", "torch===2.12.1": "2.12.1"}.get
+    assert torch_of(tmp_path, "2.12").version == "2.12.1"
 
 
-def test_a_locked_torch_is_the_one_of_the_lock(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(torch_files, "find_files", found("2.11.0", asked))
+def test_a_locked_torch_is_the_one_of_the_lock(tmp_path, index):
+    index.torch = lambda _: "2.11.0"
     with pytest.raises(TorchwheelError, match=r"expected torch 2\.11\.0 with sha256 .* the lock"):
-        torch_file("2.11", "3.12", "linux_x86_64", tmp_path, Quiet())
-    assert asked == [("torch==2.11.0", "linux_x86_64", "3.12")]
+        torch_of(tmp_path, "2.11")
+    assert index.asked == [("torch==2.11.0", "linux_x86_64", "3.12")]
     # The lock has the file of one Python.
-    assert torch_file("2.11", "3.11", "linux_x86_64", tmp_path, Quiet()).version == "2.11.0"
+    assert torch_of(tmp_path, "2.11", "3.11").version == "2.11.0"
 
 
-def test_a_torch_for_rocm_is_of_that_release(tmp_path, monkeypatch):
-    asked = []
-
-    def find(requirements, platform, python):
-        asked.extend(requirements)
-        version = requirements[0].partition("===")[2] or "2.13.0"
-        return [IndexedFile("torch", version, "https://h.test/t.whl", "ab" * 32)]
-
-    monkeypatch.setattr(torch_files, "find_files", find)
+def test_a_torch_for_rocm_is_of_that_release(tmp_path, index):
+    index.torch = lambda requirement: requirement.partition("===")[2] or "2.13.0"
     for _ in range(2):
-        file = torch_file("2.13", "3.12", "linux_x86_64", tmp_path, Quiet(), rocm="7.2")
-        assert file.version == "2.13.0+rocm7.2"
-    assert asked == ["torch==2.13.*", "torch===2.13.0+rocm7.2"]
-    assert torch_file("2.13", "3.12", "linux_x86_64", tmp_path, Quiet()).version == "2.13.0"
+        assert torch_of(tmp_path, "2.13", rocm="7.2").version == "2.13.0+rocm7.2"
+    assert [asked for asked, *_ in index.asked] == ["torch==2.13.*", "torch===2.13.0+rocm7.2"]
+    assert torch_of(tmp_path, "2.13").version == "2.13.0"
 
 
-def test_an_index_without_a_torch_for_rocm_is_said_so(tmp_path, monkeypatch):
-    def find(requirements, platform, python):
-        if requirements == ["torch==2.13.*"]:
-            return [IndexedFile("torch", "2.13.0", "https://h.test/t.whl", "ab" * 32)]
+def test_an_index_without_a_torch_for_rocm_is_said_so(tmp_path, index):
+    def torch(requirement):
+        if requirement == "torch==2.13.*":
+            return "2.13.0"
         raise TorchwheelError("looking up: pip's words")
 
-    monkeypatch.setattr(torch_files, "find_files", find)
+    index.torch = torch
     says = (
         r"^expected torch===2\.13\.0\+rocm7\.2 for Python 3\.12 on an index, found none; .* "
         r"PIP_EXTRA_INDEX_URL \(looking up: pip's words\)$"
     )
     with pytest.raises(TorchwheelError, match=says):
-        torch_file("2.13", "3.12", "linux_x86_64", tmp_path, Quiet(), rocm="7.2")
+        torch_of(tmp_path, "2.13", rocm="7.2")
 
 
-@pytest.fixture
-def made(tmp_path, monkeypatch):
-    """The folders that a container would have, below the test's folder."""
-    for name in ("TOOLKIT_HOME", "CXX"):
-        monkeypatch.setattr(own_build, name, tmp_path / "made" / name.lower())
-    return tmp_path / "made"
-
-
-def test_the_compilers_of_rocm_take_the_older_system(tmp_path, monkeypatch, made):
+def test_the_compilers_of_rocm_take_the_older_system(tmp_path):
     rocm, older = tmp_path / "rocm", tmp_path / "sysroot"
     for name in ("bin/hipcc", "bin/hipconfig", "llvm/bin/clang++"):
         program(rocm / name, f'echo {name} "$@"')
@@ -177,11 +175,17 @@ def test_the_compilers_of_rocm_take_the_older_system(tmp_path, monkeypatch, made
     gcc = older / "usr" / "lib" / "gcc" / f"{platform.machine()}-linux-gnu" / "10"
     gcc.mkdir(parents=True)
     (gcc / "libstdc++.a").touch()
-    monkeypatch.setenv("TORCHWHEEL_SYSROOT", str(older))
     plan = dataclasses.replace(
-        PLAN, backend="rocm", toolkit=rocm, archs="gfx90a;gfx1100", launcher=()
+        PLAN,
+        backend="rocm",
+        toolkit=rocm,
+        cxx=rocm / "llvm/bin/clang++",
+        archs="gfx90a;gfx1100",
+        launcher=(),
     )
-    own_build._make_compilers(plan)
+    made = tmp_path / "made"
+    places = BuildPlaces(tmp_path / "site", made / "toolkit_home", made / "cxx", made / "ninja")
+    make_compilers(plan, places, sysroot_flags(older, platform.machine()))
 
     def said(name, *arguments):
         command = [made / name, *arguments]
@@ -229,7 +233,7 @@ def test_torchs_headers_have_one_time_however_they_are_linked(tmp_path, monkeypa
     (tmp_path / "torch.txt").write_text("torch===2.13.0")
     program(tmp_path / "bin" / "uv", "exit 0")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/bin")
-    monkeypatch.setattr(own_build, "ENVIRONMENT", site)
+    monkeypatch.setattr(own_build, "PLACES", dataclasses.replace(PLACES, environment=site))
     own_build._install([], tmp_path / "torch.txt")
     times = [path.stat().st_mtime for path in site.rglob("*.h")]
     assert times == [HEADER_TIME] * 2

@@ -117,13 +117,6 @@ class DyingWork:
         self.finished.append(item)
 
 
-def test_after_an_error_the_rest_of_a_chain_is_not_begun():
-    work = DyingWork(2, "nvcc died")
-    with pytest.raises(TorchwheelError, match="nvcc died"):
-        in_chains([[0, 1], [2, 3]], work, 2)
-    assert sorted(work.begun) == [0, 2]
-
-
 @pytest.mark.parametrize(
     ("variants", "cores", "free", "expected"),
     [(20, 2, 64 << 30, 2), (20, 64, 9 << 30, 2), (1, 64, 64 << 30, 1), (5, 4, 1 << 30, 1)],
@@ -159,17 +152,19 @@ def test_the_last_call_is_repeated(tmp_path):
     assert records.last_request(tmp_path) == request
 
 
-def test_nothing_to_resume_is_a_wrong_call(tmp_path):
-    with pytest.raises(UsageError, match="no run has written to"):
-        records.last_request(tmp_path)
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (None, "no run has written to"),
+        ('{"variants": ', r"--resume: .*: expected JSON, found .*; name variants"),
+        ("{}", r'--resume: .*: expected key "variants", found none; name'),
+    ],
+)
+def test_nothing_to_resume_is_a_wrong_call(tmp_path, text, says):
     (tmp_path / FOLDER).mkdir()
-    (tmp_path / FOLDER / records.REQUEST_FILE).write_text('{"variants": ')
-    with pytest.raises(UsageError, match=r"--resume: .*: expected JSON, found .*; name variants"):
-        records.last_request(tmp_path)
-    (tmp_path / FOLDER / records.REQUEST_FILE).write_text("{}")
-    with pytest.raises(
-        UsageError, match=r'--resume: .*: expected key "variants", found none; name'
-    ):
+    if text:
+        (tmp_path / FOLDER / records.REQUEST_FILE).write_text(text)
+    with pytest.raises(UsageError, match=says):
         records.last_request(tmp_path)
 
 
@@ -188,57 +183,55 @@ def test_usage_is_read_from_either_version_of_control_groups(tmp_path):
     assert usage(new) == Usage(2.5, 8192)
 
 
-def test_items_are_begun_in_their_order():
-    begun = []
-    in_order(range(5), begun.append, 1)
-    assert begun == [0, 1, 2, 3, 4]
-
-
 def test_results_have_the_order_of_the_items_whichever_ends_first():
-    second = threading.Event()
+    second, begun = threading.Event(), []
 
     def work(item):
+        begun.append(item)
         if item == 0:
             assert second.wait(10)
         second.set()
         return item * 10
 
     assert in_order(range(5), work, 2) == [0, 10, 20, 30, 40]
+    begun.clear()
+    in_order(range(5), work, 1)
+    assert begun == [0, 1, 2, 3, 4]
 
 
-def test_after_an_error_nothing_is_begun_and_what_is_at_work_is_finished():
-    work = DyingWork(1, "front end died")
-    with pytest.raises(TorchwheelError, match="front end died"):
-        in_order(range(9), work, 2)
+@pytest.mark.parametrize(
+    ("chains", "dies", "begun"),
+    [([[0], [1], [2], [3]], 1, [0, 1]), ([[0, 1], [2, 3]], 2, [0, 2])],
+    ids=["items", "a chain"],
+)
+def test_after_an_error_nothing_is_begun_and_what_is_at_work_is_finished(chains, dies, begun):
+    work = DyingWork(dies, "nvcc died")
+    with pytest.raises(TorchwheelError, match="nvcc died"):
+        in_chains(chains, work, 2)
     assert work.finished == [0]
-    assert sorted(work.begun) == [0, 1]
+    assert sorted(work.begun) == begun
 
 
-def test_nothing_is_begun_before_the_waiting_thread_hears_of_the_error(monkeypatch):
+def interrupt(*_, **__):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("wait", "error"),
+    [(lambda *_, **__: time.sleep(0.2), TorchwheelError), (interrupt, KeyboardInterrupt)],
+    ids=["before the waiting thread hears of an error", "after an interrupt"],
+)
+def test_nothing_is_begun(monkeypatch, wait, error):
     begun = []
 
     def work(item):
         begun.append(item)
-        raise TorchwheelError("front end died")
-
-    monkeypatch.setattr(schedule, "wait", lambda *_, **__: time.sleep(0.2))
-    with pytest.raises(TorchwheelError, match="front end died"):
-        in_order(range(5), work, 1)
-    assert begun == [0]
-
-
-def test_after_an_interrupt_nothing_is_begun(monkeypatch):
-    begun = []
-
-    def work(item):
-        begun.append(item)
+        if error is TorchwheelError:
+            raise TorchwheelError("front end died")
         time.sleep(0.2)
 
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(schedule, "wait", interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    monkeypatch.setattr(schedule, "wait", wait)
+    with pytest.raises(error):
         in_order(range(5), work, 1)
     assert begun == [0]
 

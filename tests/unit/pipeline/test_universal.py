@@ -16,8 +16,8 @@ from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline import executors
 from torchwheel.pipeline.executors import (
     PartFile,
-    build_universal,
     cpu_seconds_of_parts,
+    executor_of,
     merge,
     with_parts_here,
 )
@@ -171,7 +171,8 @@ def test_parts_are_built_side_by_side_into_the_same_bytes(tmp_path, monkeypatch)
         run, _, variant = parts_run(folder, at_once)
         # The parts of a turn wait for each other: one after another they would wait in vain.
         host, clock = Compiler(monkeypatch, meeting=at_once), Clock()
-        made.append(build_universal(run, variant, folder / "out", clock).read_bytes())
+        built = executor_of(run, variant).build(folder / "out", clock)
+        made.append(built.wheel.read_bytes())
         assert "cu130" in host.begun[:at_once]
         assert set(clock.seconds) == {*(part.id for part in variant.parts), "assemble"}
     assert len(variant.parts) == 8
@@ -183,7 +184,7 @@ def test_a_part_that_fails_is_named_at_once_and_what_is_finished_is_kept(tmp_pat
     (tmp_path / "out").mkdir()
     run, heard, variant = parts_run(tmp_path, 2)
     with pytest.raises(TorchwheelError, match=r"^g\+\+ died$"):
-        build_universal(run, variant, tmp_path / "out", Clock())
+        executor_of(run, variant).build(tmp_path / "out", Clock())
     assert heard.lines[1:] == ["stable-front-end: FAILED: g++ died"]
     assert sorted(host.begun) == ["cu130", "stable"]
     kept = [path.name for path in run.cached_folder("parts").iterdir()]

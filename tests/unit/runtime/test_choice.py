@@ -1,5 +1,6 @@
 """The choice among the libraries of our universal wheel, on the machines it has to serve."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ def test_kernels(torch, gpu, driver, name):
 def test_each_library_that_is_not_chosen_has_a_reason():
     choice = choose_kernels(PARTS, here("2.11.0+cu130"), Gpu(0, "H100", parse("9.0")))
     assert [part.name for part in choice.parts] == ["cu130", "cu124"]
-    others = choice.others("cu130", {})
+    others = dataclasses.replace(choice, used=choice.parts[0]).others
     assert set(others) == {"cu124", "rocm6.4", "rocm7.2"}
     assert others["cu124"] == "cu130 fits better"
     assert "a torch built for ROCm" in others["rocm7.2"]
@@ -95,10 +96,10 @@ def test_each_library_that_is_not_chosen_has_a_reason():
 
 def test_a_library_that_proved_unfit_has_its_own_reason():
     choice = choose_kernels(PARTS, here("2.11.0+cu130"), Gpu(0, "H100", parse("9.0")))
-    assert choice.others("cu124", {"cu130": "is cut"})["cu130"] == "is cut"
     faults = {"cu130": "is cut", "cu124": "is cut"}
+    unfit = dataclasses.replace(choice, refused={**choice.refused, **faults})
     start = "no kernel library serves GPU 0 (H100, 9.0): cu130, cu124: is cut; rocm6.4, rocm7.2: "
-    assert choice.reason(faults).startswith(start)
+    assert unfit.reason.startswith(start)
 
 
 def test_a_forced_library_is_the_only_candidate():
@@ -110,8 +111,8 @@ def test_a_forced_library_is_the_only_candidate():
     assert [part.name for part in choice.parts] == ["cu124"]
     none = choose_kernels(PARTS, here("2.11.0+cu130", forced="rocm7.2"), choice.gpu)
     assert not none.parts
-    assert none.reason({}).startswith("no kernel library serves GPU 3 (B200, 10.0): ")
-    assert "cu124, cu130, rocm6.4: TORCHWHEEL_LIBRARY=rocm7.2" in none.reason({})
+    assert none.reason.startswith("no kernel library serves GPU 3 (B200, 10.0): ")
+    assert "cu124, cu130, rocm6.4: TORCHWHEEL_LIBRARY=rocm7.2" in none.reason
 
 
 @pytest.mark.parametrize(
@@ -183,6 +184,8 @@ def test_what_is_chosen_runs_and_the_rest_is_explained(torch, gpu, driver):
         assert part.backend == installed.torch.backend
         if backend_of(choice.gpu.arch) == part.backend:
             assert any(runs_on(arch, choice.gpu.arch) for arch in part.archs)
-    best = choice.parts[0].name if choice.parts else None
-    assert {*filter(None, [best]), *choice.others(best, {})} == {part.name for part in kernels}
-    assert "\n" not in choice.reason({})
+    best = dataclasses.replace(choice, used=next(iter(choice.parts), None))
+    assert {*(part.name for part in choice.parts[:1]), *best.others} == {
+        one.name for one in kernels
+    }
+    assert "\n" not in choice.reason

@@ -19,7 +19,7 @@ from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.machine.facts import Torch
 from torchwheel_runtime.runtime import build
-from torchwheel_runtime.runtime.local_target import LocalTarget, download_offer, download_toolkit
+from torchwheel_runtime.runtime.build import download_offer, download_toolkit, library_request
 from torchwheel_runtime.runtime.status import may_build, may_load, read_mode
 from torchwheel_runtime.toolkit import provision
 from torchwheel_runtime.toolkit.cache import cache_path
@@ -84,8 +84,7 @@ def test_the_library_is_built_for_this_process_alone(homeless, tmp_path, monkeyp
 
     (tmp_path / "csrc").mkdir()
     monkeypatch.setattr(build, "source_folder", lambda *_: tmp_path / "csrc")
-    monkeypatch.setattr(build, "find_local_target", lambda *_: None)
-    monkeypatch.setattr(build, "_library_request", lambda *_: None)
+    monkeypatch.setattr(build, "find_local_build", lambda *_: (None, None))
     monkeypatch.setattr(build, "make_library", make)
     extension = Extension(package="demo", sources="csrc", operators=())
     library, step = build.obtain_library(extension, tmp_path, "scale", {})
@@ -131,7 +130,7 @@ EXTENSION = Extension("pkg", "csrc", (Operator("a", ("a.cu",), bindings={"stable
 
 
 @pytest.fixture
-def local(tmp_path):
+def target(tmp_path):
     source = tmp_path / "csrc"
     source.mkdir()
     for name in ("a.cu", "a.cpp", "a.h"):
@@ -139,31 +138,31 @@ def local(tmp_path):
     toolkit = DeviceCompiler(
         ToolkitRelease("cuda", "13.0"), Path("/cuda"), (parse("9.0"),), Path("/cuda/cudart.a")
     )
-    target = Target(
+    return Target(
         *("a", "stable", source, toolkit, TorchHeaders(Path("/torch"), "2.11")),
         *("linux_x86_64", False, "/usr/bin/g++"),
     )
-    return LocalTarget(target, "CUDA 13.0.88, gcc 12.2.0", "2.13.0")
 
 
 @pytest.mark.parametrize(
     "changed", ["csrc/a.cu", "csrc/a.h", "own/torchwheel/kernels.h", "own/interface.c"]
 )
-def test_a_changed_source_or_header_is_another_library(changed, local, tmp_path, monkeypatch):
+def test_a_changed_source_or_header_is_another_library(changed, target, tmp_path, monkeypatch):
     own = tmp_path / "own"
     (own / "torchwheel").mkdir(parents=True)
     for name in ("torchwheel/kernels.h", "interface.c"):
         (own / name).write_text("one")
     monkeypatch.setattr(recipe, "INCLUDE", own)
     monkeypatch.setattr(recipe, "_INTERFACE_FILE", own / "interface.c")
-    before = build._library_request(EXTENSION, "a", local).key
+    before = key_with(target)
     (tmp_path / changed).write_text("two")
-    assert build._library_request(EXTENSION, "a", local).key.content != before.content
+    assert key_with(target) != before
 
 
-def key_with(local: LocalTarget, **changes: object) -> str:
+def key_with(target: Target, **changes: object) -> str:
     extension = dataclasses.replace(EXTENSION, **changes)  # type: ignore[arg-type]
-    return build._library_request(extension, "a", local).key.content
+    compilers = "CUDA 13.0.88, gcc 12.2.0"
+    return library_request(extension, "a", target, compilers, "2.13.0").key.content
 
 
 FAST = Flags(cuda=("--use_fast_math",))
@@ -185,23 +184,21 @@ FAST = Flags(cuda=("--use_fast_math",))
     ],
     ids=str,
 )
-def test_a_changed_flag_of_a_command_is_another_library(changes, same, local):
-    assert (key_with(local, **changes) == key_with(local)) is same
+def test_a_changed_flag_of_a_command_is_another_library(changes, same, target):
+    assert (key_with(target, **changes) == key_with(target)) is same
 
 
-def test_another_answer_of_the_compiler_is_another_library(local):
+def test_another_answer_of_the_compiler_is_another_library(target):
     asked = (Probe("fast", FAST),)
-    yes = dataclasses.replace(local.target, probes=frozenset({"fast"}))
-    assert key_with(local, probes=asked) != key_with(
-        dataclasses.replace(local, target=yes), probes=asked
-    )
+    yes = dataclasses.replace(target, probes=frozenset({"fast"}))
+    assert key_with(target, probes=asked) != key_with(yes, probes=asked)
 
 
-def test_a_changed_library_of_the_extensions_own_is_another_library(local):
-    folder = local.target.source / "lib"
+def test_a_changed_library_of_the_extensions_own_is_another_library(target):
+    folder = target.source / "lib"
     folder.mkdir()
     (folder / "libown.a").write_text("one")
     flags = Flags(libraries=("own",), library_dirs=("lib",))
-    before = key_with(local, flags=flags)
+    before = key_with(target, flags=flags)
     (folder / "libown.a").write_text("two")
-    assert key_with(local, flags=flags) != before
+    assert key_with(target, flags=flags) != before

@@ -134,26 +134,29 @@ def test_a_project_has_a_compiler_cache_of_its_own(tmp_path):
     assert compiler_cache(named, tmp_path) == named.cache
 
 
-def test_without_bwrap_a_line_says_so(tmp_path):
+@pytest.mark.parametrize(
+    ("bwrap", "machine", "reason"),
+    [
+        (None, "x86_64", "bwrap is not on the PATH; install bubblewrap"),
+        # Its system calls are not known.
+        ("exit 0", "riscv64", "it is made on x86_64 and aarch64 alone"),
+        (
+            "echo 'bwrap: No permissions' >&2; exit 1",
+            "x86_64",
+            "bwrap does not work here: bwrap: No permissions",
+        ),
+    ],
+)
+def test_where_there_is_none_a_line_says_why(tmp_path, monkeypatch, bwrap, machine, reason):
     environ = {"PATH": str(tmp_path)}
-    reason = "bwrap is not on the PATH; install bubblewrap"
+    if bwrap:
+        program(tmp_path / "bwrap", bwrap)
+        environ["PATH"] += ":/usr/bin:/bin"
+    monkeypatch.setattr(platform, "machine", lambda: machine)
     assert find_sandbox("auto", tmp_path, (), print, environ) == reason
     with pytest.raises(TorchwheelError, match=f"expected a sandbox, found none: {reason}"):
         find_sandbox("require", tmp_path, (), print, environ)
     assert find_sandbox("off", tmp_path, (), print, environ) == "--sandbox off"
-
-
-def test_a_machine_whose_system_calls_are_not_known_has_none(tmp_path, monkeypatch):
-    program(tmp_path / "bin/bwrap", "exit 0")
-    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
-    found = find_sandbox("auto", tmp_path, (), print, {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})
-    assert found == "it is made on x86_64 and aarch64 alone"
-
-
-def test_a_bwrap_that_may_not_make_one_is_none(tmp_path):
-    program(tmp_path / "bin/bwrap", "echo 'bwrap: No permissions' >&2; exit 1")
-    found = find_sandbox("auto", tmp_path, (), print, {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"})
-    assert found == "bwrap does not work here: bwrap: No permissions"
 
 
 def test_a_planted_bwrap_makes_no_sandbox(tmp_path):

@@ -13,9 +13,9 @@ from torchwheel.pipeline.frontend import (
     find_launcher,
 )
 from torchwheel.pipeline.repair import pack, stamp
-from torchwheel.sdist.build_setup import import_torch
 from torchwheel.sdist.request import LOCK, LOG, hold_build_folder
 from torchwheel.smoke.environment import Environment
+from torchwheel.smoke.testing import import_torch
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.inspect.elf import read_library

@@ -11,11 +11,8 @@ from torchwheel.cli import main
 from torchwheel.matrix.sections import HostCompilerBounds as HostBounds
 from torchwheel.matrix.sections import Toolkit
 from torchwheel.pipeline.inputs import claims_of
-from torchwheel.sdist.build import limits_of
 from torchwheel.sdist.build_setup import (
     PYTHON,
-    EnvironmentTorch,
-    held_nvcc,
     newest_torch,
     sdist_environment,
     sdist_variant,
@@ -24,6 +21,7 @@ from torchwheel.sdist.build_setup import (
 )
 from torchwheel.sdist.request import SdistRequest, check_request, parse_allowed
 from torchwheel.smoke.environment import Environment
+from torchwheel.smoke.testing import EnvironmentTorch
 from torchwheel_runtime.arch.model import Arch, parse
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.toolkit.host import HostCompiler
@@ -57,32 +55,33 @@ def chosen(
     return toolkit_for(torch, asked, archs, said.append, environ), said
 
 
-def test_by_default_it_is_torchs_own_cuda_and_archs():
-    toolkit, said = chosen()
-    assert (toolkit.version, toolkit.source, toolkit.archs) == (
-        *("13.0", "pypi"),
-        parsed("7.5", "8.0", "9.0"),
-    )
-    assert (toolkit.host_compiler.gcc, said) == (">=6,<16", [])
+LISTED = {"TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"}
 
 
-def test_a_release_that_is_not_pinned_is_the_systems():
-    assert chosen(with_cuda("12.6"))[0].source == "system"
+@pytest.mark.parametrize(
+    ("torch", "asked", "archs", "environ", "name", "source", "found"),
+    [
+        # By default it is torch's own CUDA, and torch's archs.
+        (TORCH, None, None, {}, "cu130", "pypi", ("7.5", "8.0", "9.0")),
+        # A release that is not pinned is the system's.
+        (with_cuda("12.6"), None, None, {}, "cu126", "system", ("7.5", "8.0", "9.0")),
+        # Another minor of torch's CUDA serves, too.
+        (TORCH, "13.2", "9.0 12.0+PTX", {}, "cu132", "pypi", ("9.0", "12.0+PTX")),
+        # The arch list of the command line comes first.
+        (TORCH, None, "Turing", LISTED, "cu130", "pypi", ("7.5+PTX",)),
+        (TORCH, None, None, LISTED, "cu130", "pypi", ("8.0", "9.0+PTX")),
+    ],
+)
+def test_the_toolkit_and_the_archs_of_a_call(torch, asked, archs, environ, name, source, found):
+    toolkit, said = chosen(torch, asked, archs, **environ)
+    assert (toolkit.name, toolkit.source, toolkit.archs) == (name, source, parsed(*found))
+    assert said == []
 
 
-def test_another_minor_of_torchs_cuda_serves_too():
-    toolkit, _ = chosen(asked="13.2", archs="9.0 12.0+PTX")
-    assert (toolkit.name, toolkit.archs) == ("cu132", parsed("9.0", "12.0+PTX"))
-
-
-def test_a_toolkit_of_tomorrow_asks_its_own_compiler_about_the_host():
+def test_a_toolkit_brings_the_bounds_of_its_host_compiler():
+    assert chosen()[0].host_compiler.gcc == ">=6,<16"
+    # One of tomorrow asks its own compiler about the host.
     assert chosen(asked="13.99")[0].host_compiler == HostBounds(gcc="", clang="")
-
-
-def test_the_arch_list_of_the_command_line_comes_first():
-    listed = {"TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"}
-    assert chosen(archs="Turing", **listed)[0].archs == parsed("7.5+PTX")
-    assert chosen(**listed)[0].archs == parsed("8.0", "9.0+PTX")
 
 
 def test_archs_that_the_toolkit_cannot_compile_are_left_out_and_named():
@@ -134,8 +133,8 @@ def environ(tmp_path):
     def tell(cuda: Path | None, **variables: str) -> dict[str, str]:
         return sdist_environment(
             Environment(tmp_path / "env" / "bin" / "python", {}, tmp_path),
+            toolkit=chosen(archs="8.0 9.0+PTX")[0] if cuda else None,
             cuda_home=cuda,
-            archs=parsed("8.0", "9.0+PTX"),
             host=HostCompiler(Path("/usr/bin/g++"), "gcc", "12.2.0"),
             cxx=Path("/cache/g++"),
             jobs=3,
@@ -213,17 +212,17 @@ def test_declarations_reach_the_compiler_and_the_gates(tmp_path, monkeypatch):
         asked.append(request)
         raise UsageError("stop")
 
+    (tmp_path / "setup.py").touch()
     monkeypatch.setattr("torchwheel.sdist.build.build_sdist", stop)
     call = ["build", str(tmp_path), "--no-launcher", "--archs-by", "replaced"]
     call += ["--allow", "runtime:*/_C.so:calls the driver: cuInit", "--allow", "archs:*:none"]
     assert main(call) == 2
     (request,) = asked
-    limits = limits_of(request)
+    limits = request.limits
     assert limits.reason("runtime", "demo/_C.so") == "calls the driver: cuInit"
     assert limits.reason("archs", "demo/_C.so") == "none"
     assert limits.reason("content", "demo/_C.so") is None
-    held = held_nvcc(request, parsed("9.0"), tmp_path)
-    assert held[-4:] == ["9.0", "replaced", str(tmp_path / "bin" / "nvcc"), "--"]
+    assert request.archs_by == "replaced"
 
 
 @pytest.mark.parametrize("text", ["size:*:why", "runtime:*/_C.so", "runtime::why", "archs:*: ", ""])

@@ -1,5 +1,6 @@
 """Which torch is tried in which Python, and what the record and the table say of each run."""
 
+import dataclasses
 import json
 import sys
 from collections import Counter
@@ -8,20 +9,22 @@ from pathlib import Path
 import pytest
 
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel.interpreters import find_interpreter, running_interpreter
 from torchwheel.smoke.compat import CompatRow, compat, compat_text, dump_compat, pairings
 from torchwheel.smoke.record import ImportRecord, MachineRecord, SmokeRecord, TestResult, summarize
-from torchwheel.smoke.requirements import (
-    Interpreter,
-    find_interpreter,
-    requirements,
-    running_interpreter,
-)
+from torchwheel.smoke.requirements import requirements
+from torchwheel.smoke.testing import Trial
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from wheelmaker import make_wheel
 
 PYTHONS = [
-    Interpreter(Path("/usr/bin", f"python3.{minor}"), f"3.{minor}.1", f"3.{minor}.1 (main)")
+    dataclasses.replace(
+        running_interpreter(),
+        path=Path("/usr/bin", f"python3.{minor}"),
+        version=f"3.{minor}.1",
+        markers={"python_version": f"3.{minor}", "python_full_version": f"3.{minor}.1"},
+    )
     for minor in (10, 11, 12, 13)
 ]
 MACHINE = MachineRecord(
@@ -34,8 +37,7 @@ def try_wheel(tmp_path, releases, pythons, requires=("torch>=2.6",), cache=None)
     return compat(
         make_wheel(tmp_path, requires=requires),
         releases,
-        tests=tmp_path,
-        requires=(),
+        Trial(tmp_path, requires=()),
         record=tmp_path / "record.json",
         progress=Quiet(),
         pythons=pythons,
@@ -75,7 +77,7 @@ def test_each_torch_and_each_python_are_tried_at_least_twice():
     pairs = pairings(releases, PYTHONS, published)
     assert Counter(release for release, _ in pairs) == dict.fromkeys(releases, 2)
     assert [release for release, _ in pairs] == releases * 2
-    assert len(set(pairs)) == len(pairs)
+    assert len({(release, python.version) for release, python in pairs}) == len(pairs)
     assert min(Counter(python.minor for _, python in pairs).values()) >= 2
     assert {python.minor for release, python in pairs if release == "2.6.0"} == {"3.10", "3.11"}
     assert ("2.15.0", "3.10") not in {(release, python.minor) for release, python in pairs}
@@ -112,7 +114,7 @@ def test_the_record_counts_the_tests(tmp_path):
 def test_environments_are_kept_where_it_is_asked_for(tmp_path, monkeypatch, kept):
     caches = []
 
-    def smoke(wheel, *, cache, **_):
+    def smoke(wheel, trial, *, cache, **_):
         caches.append(cache)
         assert cache.is_dir()
         raise TorchwheelError("no torch here")

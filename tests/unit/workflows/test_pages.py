@@ -14,7 +14,7 @@ from workflow_files import ROOT, committed, jobs, sessions, steps
 
 from torchwheel import cli
 from torchwheel.matrix.load import load
-from torchwheel.matrix.render import matrix_text
+from torchwheel.matrix.render import MatrixPlan, matrix_text
 from torchwheel.matrix.variants import select
 from torchwheel_runtime.arguments import Command
 
@@ -152,7 +152,9 @@ def steps_below(heading: str) -> list[str]:
 def entries(matrix: Path) -> list[dict[str, object]]:
     """The release's jobs, as the workflow asks for them."""
     loaded = load(matrix)
-    return json.loads(matrix_text(loaded, select(loaded, ["release"]), "github"))["include"]
+    return json.loads(matrix_text(MatrixPlan(loaded, select(loaded, ["release"])), "github"))[
+        "include"
+    ]
 
 
 def test_a_gpu_that_nobody_has_is_one_line_less(tmp_path):
