@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from packaging.version import Version
 
 from torchwheel_runtime.arch.releases import torch_releases
+from torchwheel_runtime.machine.facts import OTHER_BACKENDS
 
 # Versions in lower case; `.` is the only separator that is left in them. A short word may follow
 # the digits and letters of a commit, and no other letter.
@@ -31,8 +32,7 @@ _TORCH = tuple(re.compile(form, re.ASCII) for form in _FORMS)
 _ABOUT_TORCH = re.compile(rf"(?:torch|{_PT}(?=\d))[a-z0-9]*(?:\.\d+)*", re.ASCII)
 _CUDA = re.compile(r"(?<![a-z])cu(?:da)?(\d{2,3})(?:\.(\d))?(?!\d)", re.ASCII)
 _ROCM = re.compile(r"(?<![a-z])rocm(\d{1,3})(?:\.(\d{1,2}))?(?!\d)", re.ASCII)
-_OTHERS = re.compile(r"(?<![a-z])(xpu|npu|musa|mlu|gcu|hpu|maca|dcu|mps|metal|vulkan|xla|tpu)")
-"""Backends of torch that torchwheel does not know: Intel's, Ascend's, Moore Threads', …"""
+_OTHERS = re.compile(rf"(?<![a-z])({'|'.join(OTHER_BACKENDS)})(?![a-z])")
 _CPU = re.compile(r"(?<![a-z])cpu")
 _STRINGS = re.compile(r"cxx11abi(true|false|[01])(?![a-z0-9])")
 _MOST_MINOR = 40
@@ -65,6 +65,13 @@ class LocalVersion:
     other: str | None = None
     cpu: bool = False
     new_strings: bool | None = None
+
+    @property
+    def torch_range(self) -> str | None:
+        """The torch that it is for: "==2.6.*", or ">=2.9"; None if it names none."""
+        if self.torch is None:
+            return None
+        return f">={self.torch}" if self.or_later else f"=={self.torch}.*"
 
 
 SAYS_NOTHING = LocalVersion()

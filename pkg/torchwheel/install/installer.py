@@ -13,9 +13,11 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from torchwheel.install import report
 from torchwheel.install.attestation import Trust
+from torchwheel.install.contents import TORCH
 from torchwheel.install.environment import TargetEnvironment, find_environment
 from torchwheel.install.page import OfferedWheel
 from torchwheel.install.plan import InstallPlan, Ranking, choose, parse_wanted, plan
@@ -151,8 +153,10 @@ def install_others(
     The constraint keeps torch: a requirement that needs another one is an error.
     """
     constraints = folder / "constraints.txt"
-    torch = environment.torch
-    lines = [f"torch=={torch.version}\n"] if torch else []
+    # PyPI's torch is installed as 2.13.0 and calls itself 2.13.0+cu130: pip knows the former.
+    installed = {canonicalize_name(name): one for name, one in environment.installed.items()}
+    torch = installed.get(canonicalize_name(TORCH)) or (environment.torch and environment.torch.version)
+    lines = [f"torch=={torch}\n"] if torch else []
     constraints.write_text("".join(lines), encoding="utf-8")
     _run(installer, ["--quiet", "--constraint", str(constraints), *map(str, requirements)])
 

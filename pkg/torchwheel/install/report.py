@@ -7,6 +7,7 @@ from typing import Any
 from torchwheel.index.note import WheelNeeds
 from torchwheel.install.choose import Judgement, torch_to_install
 from torchwheel.install.environment import TargetEnvironment
+from torchwheel.install.page import OfferedWheel
 from torchwheel.install.plan import Download, InstallPlan, Ranking
 from torchwheel_runtime.arch.model import BRANDS
 from torchwheel_runtime.doctor.remedies import PYTORCH
@@ -57,20 +58,21 @@ def _wheel_lines(name: str, accepted: Judgement) -> Iterator[str]:
     candidate = accepted.candidate
     size = f", {size_text(candidate.size)}" if candidate.size is not None else ""
     yield from _row(name, f"{candidate.file}{size}")
-    yield from _row("  needs", _needs_text(accepted.needs, candidate.described))
+    yield from _row("  needs", _needs_text(accepted.needs, candidate))
     for note in accepted.notes:
         yield from _row("  note", note.line)
 
 
-def _needs_text(needs: WheelNeeds, described: bool) -> str:
+def _needs_text(needs: WheelNeeds, candidate: OfferedWheel) -> str:
     kernels = [
         f"{BRANDS[one.backend]} {one.release}"
         + (f" for {' '.join(map(str, one.archs))}" if one.archs else "")
         for one in needs.kernels
     ]
-    parts = [" or ".join(f"torch{one}" for one in needs.torch), join_names(kernels)]
+    other = "" if candidate.described else (candidate.said.other or "").upper()
+    parts = [" or ".join(f"torch{one}" for one in needs.torch), join_names(kernels) or other]
     text = "; ".join(part for part in parts if part)
-    if described:
+    if candidate.described:
         return text or "no torch"
     return f"{text}, by its name and metadata" if text else "unknown: its name says nothing"
 
