@@ -155,8 +155,9 @@ def install_others(
     constraints = folder / "constraints.txt"
     # PyPI's torch is installed as 2.13.0 and calls itself 2.13.0+cu130: pip knows the former.
     installed = {canonicalize_name(name): one for name, one in environment.installed.items()}
-    torch = installed.get(canonicalize_name(TORCH)) or (environment.torch and environment.torch.version)
-    lines = [f"torch=={torch}\n"] if torch else []
+    torch = environment.torch
+    version = installed.get(canonicalize_name(TORCH), torch.version if torch else None)
+    lines = [f"torch=={version}\n"] if version else []
     constraints.write_text("".join(lines), encoding="utf-8")
     _run(installer, ["--quiet", "--constraint", str(constraints), *map(str, requirements)])
 
