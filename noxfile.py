@@ -46,6 +46,12 @@ def install_by_hash(session: nox.Session) -> None:
     install_once(session, PIPELINE_LOCK, locked, own)
 
 
+def torchwheel(session: nox.Session, command: str, *arguments: str, **how: bool) -> None:
+    """Run a command of torchwheel, installed as a release installs it."""
+    install_by_hash(session)
+    session.run("torchwheel", command, *arguments, **how)
+
+
 def install_once(session: nox.Session, lock: str, *calls: tuple[str, ...]) -> None:
     """Call pip once per content: a session that has everything already costs no pip run."""
     read = [Path(name).read_text() for name in (*PROJECTS, lock)]
@@ -60,36 +66,31 @@ def install_once(session: nox.Session, lock: str, *calls: tuple[str, ...]) -> No
 @nox.session
 def wheels(session: nox.Session) -> None:
     """Build, repair, check, smoke-test and index wheels: nox -s wheels [-- VARIANT…]."""
-    install_by_hash(session)
-    session.run("torchwheel", "wheels", *session.posargs)
+    torchwheel(session, "wheels", *session.posargs)
 
 
 @nox.session
 def kernels(session: nox.Session) -> None:
     """Compile the kernels of toolkits once, for all their wheels: nox -s kernels -- TOOLKIT…."""
-    install_by_hash(session)
-    session.run("torchwheel", "kernels", *session.posargs)
+    torchwheel(session, "kernels", *session.posargs)
 
 
 @nox.session
 def images(session: nox.Session) -> None:
     """Pull or build the images that variants need: nox -s images [-- VARIANT… --push]."""
-    install_by_hash(session)
-    session.run("torchwheel", "images", *session.posargs)
+    torchwheel(session, "images", *session.posargs)
 
 
 @nox.session(name="base-images")
 def base_images(session: nox.Session) -> None:
     """Make base images where no registry can be reached: nox -s base-images [-- VARIANT…]."""
-    install_by_hash(session)
-    session.run("torchwheel", "base-images", *session.posargs)
+    torchwheel(session, "base-images", *session.posargs)
 
 
 @nox.session
 def matrix(session: nox.Session) -> None:
     """Print the matrix: nox -s matrix [-- --json | --github | --kernels] [VARIANT…]."""
-    install_by_hash(session)
-    session.run("torchwheel", "matrix", *session.posargs, silent=False)
+    torchwheel(session, "matrix", *session.posargs, silent=False)
 
 
 @nox.session
@@ -248,29 +249,25 @@ def _compile_lock(session: nox.Session, output: str, *arguments: str) -> None:
 @nox.session
 def smoke(session: nox.Session) -> None:
     """Smoke-test a wheel: nox -s smoke -- WHEEL [--here]."""
-    install_by_hash(session)
-    session.run("torchwheel", "smoke", *session.posargs)
+    torchwheel(session, "smoke", *session.posargs)
 
 
 @nox.session
 def compat(session: nox.Session) -> None:
     """Try a wheel with every torch that it claims: nox -s compat -- WHEEL."""
-    install_by_hash(session)
-    session.run("torchwheel", "compat", *session.posargs)
+    torchwheel(session, "compat", *session.posargs)
 
 
 @nox.session
 def assemble(session: nox.Session) -> None:
     """Verify the artifacts of a release: nox -s assemble -- FOLDER… [--version 1.0.0]."""
-    install_by_hash(session)
-    session.run("torchwheel", "assemble", *session.posargs)
+    torchwheel(session, "assemble", *session.posargs)
 
 
 @nox.session
 def verify(session: nox.Session) -> None:
     """Verify who made files: nox -s verify -- FILE… --repository OWNER/NAME."""
-    install_by_hash(session)
-    session.run("torchwheel", "verify", *session.posargs)
+    torchwheel(session, "verify", *session.posargs)
 
 
 @nox.session(venv_backend="none")
@@ -295,29 +292,25 @@ def earlier(session: nox.Session) -> None:
 @nox.session
 def handover(session: nox.Session) -> None:
     """Verify a release folder of another job: nox -s handover -- FOLDER --sums SHA256."""
-    install_by_hash(session)
-    session.run("torchwheel", "handover", *session.posargs)
+    torchwheel(session, "handover", *session.posargs)
 
 
 @nox.session
 def assets(session: nox.Session) -> None:
     """Publish a release folder as the release of a tag: nox -s assets -- TAG FOLDER."""
-    install_by_hash(session)
-    session.run("torchwheel", "assets", *session.posargs)
+    torchwheel(session, "assets", *session.posargs)
 
 
 @nox.session
 def dispatch(session: nox.Session) -> None:
     """Run a workflow and wait for it: nox -s dispatch -- index.yml BRANCH REASON."""
-    install_by_hash(session)
-    session.run("torchwheel", "dispatch", *session.posargs)
+    torchwheel(session, "dispatch", *session.posargs)
 
 
 @nox.session
 def published(session: nox.Session) -> None:
     """Compare what is public with a release folder: nox -s published -- TAG FOLDER."""
-    install_by_hash(session)
-    session.run("torchwheel", "published", *session.posargs)
+    torchwheel(session, "published", *session.posargs)
 
 
 @nox.session(venv_backend="none")
@@ -333,8 +326,7 @@ def evidence(session: nox.Session) -> None:
 @nox.session
 def index(session: nox.Session) -> None:
     """Serve dist/index on loopback; build it of catalogues: nox -s index [-- build FOLDER]."""
-    install_by_hash(session)
-    session.run("torchwheel", "index", *(session.posargs or ("serve",)))
+    torchwheel(session, "index", *(session.posargs or ("serve",)))
 
 
 @nox.session

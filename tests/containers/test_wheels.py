@@ -1,17 +1,17 @@
 """A wheel built, repaired and tried in its container: real image, compilers, auditwheel, torch."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
 
 import pytest
+from interrupting import containers, kill_driver, nothing_half_made, started
 
 from bundled_package import WHEEL, add_bundled_package
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
-from torchwheel.image.engine import LABEL
-from torchwheel.pipeline.inputs import run_id
 from torchwheel.smoke.testing import digest_of_tests
 from torchwheel_runtime.files import sha256
 
@@ -27,7 +27,12 @@ def the_wheel(dist):
     "options",
     [pytest.param((), id="once"), pytest.param(("--twice",), marks=pytest.mark.nightly)],
 )
-def test_a_wheel_of_the_container_passes_every_gate(tiny, torchwheel, engine, options):
+def test_a_wheel_of_the_container_passes_every_gate(
+    tiny, torchwheel, command, environ, engine, options
+):
+    """Also after a run that was killed, whose container ends with it."""
+    with started(command, environ, tiny, engine) as driver:
+        kill_driver(driver, os.killpg, tiny / "dist", engine)
     done = torchwheel(*options, cwd=tiny)
     assert done.returncode == 0, done.stdout + done.stderr
     wheel = the_wheel(tiny / "dist")
@@ -48,8 +53,9 @@ def test_a_wheel_of_the_container_passes_every_gate(tiny, torchwheel, engine, op
         path.name for path in (tiny / "smoke").glob("test_*.py")
     }
     assert smoke["sources"] == digest_of_tests(tiny / "smoke")
-    label = f"label={LABEL}={run_id((tiny / 'dist').resolve())}"
-    assert engine.call(["ps", "--all", "--quiet", "--filter", label], "listing") == ""
+    assert not list((tiny / "dist" / ".torchwheel").glob("making-*"))
+    nothing_half_made(tiny / "dist")
+    assert containers(engine, tiny / "dist") == []
     # The command that installs the wheel is one line, to be copied: it names the index and, twice,
     # the wheel.
     lines = [line for line in done.stdout.splitlines() if "pip install" not in line]

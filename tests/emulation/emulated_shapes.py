@@ -6,7 +6,7 @@ import pytest
 import torch
 from cases.case import Case, Shape, wide
 from cases.gemm import dense
-from exact import assert_close, by_case, by_dtype, laid_out_otherwise, the_case
+from exact import assert_close, by_case, by_case_and_dtype, laid_out_otherwise, the_case
 
 import fusedops
 
@@ -23,11 +23,8 @@ def shapes(case: Case) -> list[Shape]:
     ]
 
 
-@by_case
-@by_dtype
+@by_case_and_dtype()
 def test_awkward_shapes(case, dtype):
-    if dtype not in case.dtypes:
-        pytest.skip(f"{case.name} is not for {dtype}")
     for shape in shapes(case):
         args = case.inputs(shape, dtype, CPU)
         assert_close(case.ours(*args), case.exact(*wide(args)), dtype, case)

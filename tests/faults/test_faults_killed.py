@@ -109,7 +109,7 @@ def test_index(killed, tmp_path, exchange):
         parts=lambda: {"index": digest(out)} if out.exists() else {},
         may_miss=re.compile("index" if exchange == "in two steps" else r"(?!)"),
     )
-    killed(f"index, {exchange}", victim, 2)
+    killed(f"index, {exchange}", victim, 1)
 
 
 def test_jit(killed, tmp_path):

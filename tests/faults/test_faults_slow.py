@@ -77,7 +77,7 @@ def test_it_ends_in_time(slow, tmp_path, monkeypatch, server, reader):
         READERS[reader](f"{slow}/{list(SERVERS).index(server)}", tmp_path)
     except TorchwheelError as caught:
         error = caught
-    assert time.monotonic() - begun < SECONDS + 0.5
+    assert time.monotonic() - begun < SECONDS + 1
     # Without one it does not read the body.
     assert str(error).isprintable() if error else "body" in server or "chunk" in server
 
@@ -87,7 +87,7 @@ def test_a_handshake_ends_in_time(slow, monkeypatch):
     begun = time.monotonic()
     with pytest.raises(TorchwheelError, match="timed out"):
         Fetcher().page(slow.replace("http", "https"), "*/*")
-    assert time.monotonic() - begun < SECONDS + 0.5
+    assert time.monotonic() - begun < SECONDS + 1
 
 
 def test_a_slow_line_is_no_slow_server(slow, monkeypatch):

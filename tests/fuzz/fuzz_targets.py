@@ -27,6 +27,7 @@ from torchwheel.check.named_gates import NAMED_GATES, findings_of
 from torchwheel.evidence.bundles import BundleVerifier, open_verifier
 from torchwheel.findings import sarif_text, summary_text
 from torchwheel.index.catalogue import read_catalogues, upload_times
+from torchwheel.index.client import JSON
 from torchwheel.index.contents import Store, index_of
 from torchwheel.index.pages import index_pages
 from torchwheel.index.withdrawals import Withdrawals, read_withdrawals
@@ -44,7 +45,6 @@ from torchwheel.release.artifacts import read_artifacts
 from torchwheel.release.folder import first_uploads
 from torchwheel.scaffold.foreign import read_project
 from torchwheel.smoke.results import record_from_files
-from torchwheel.toolkit.project_page import JSON
 from torchwheel_runtime import claims, data
 from torchwheel_runtime.arch.devices import Driver, Gpu
 from torchwheel_runtime.arch.model import parse

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from cases.case import outputs, wide  # noqa: E402
-from exact import assert_close, by_case, by_dtype, laid_out_otherwise, poison  # noqa: E402
+from exact import assert_close, by_case_and_dtype, laid_out_otherwise, poison  # noqa: E402
 
 pytestmark = pytest.mark.gpu
 
@@ -50,13 +50,10 @@ def laid_out(draw, arg):
     return views[draw(st.integers(0, len(views) - 1))]
 
 
-@by_case
-@by_dtype
+@by_case_and_dtype()
 @settings(max_examples=10, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_drawn(case, dtype, gpu, data):
-    if dtype not in case.dtypes:
-        pytest.skip(f"{case.name} is not for {dtype}")
     shape = data.draw(shapes(case), "shape")
     torch.manual_seed(data.draw(st.integers(0, 2**32), "seed"))
     args = case.inputs(shape, dtype, gpu)

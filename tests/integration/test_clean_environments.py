@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from torchwheel.smoke.environment import base_environment, site_of
+from torchwheel.toolkit.toolkit_home import HEADER_TIME
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
-from torchwheel_runtime.toolkit.toolkit_home import HEADER_TIME
 from wheelmaker import make_wheel, requirement_of
 
 pytestmark = pytest.mark.integration

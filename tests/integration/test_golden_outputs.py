@@ -7,6 +7,7 @@ of how torchwheel is built. A change of a golden file is a change for users: its
 
 These goldens belong to the net and stand beside the tests of what prints them; `-k golden` runs
 them too:
+- unit/scaffold: what `adopt` says of projects, and their matrices;
 - unit/matrix: `matrix` in all forms, for our matrix and a full one; the schema of the matrix;
 - unit/check: `inspect` and `inspect --json` of a foreign wheel;
 - unit/doctor: the doctor's text and JSON;

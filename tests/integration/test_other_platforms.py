@@ -1,5 +1,6 @@
-"""The pure wheel on macOS and Windows: it is imported, and its operators are plain PyTorch."""
+"""What is installed on macOS, Windows and musl, and the pure wheel there: it is plain PyTorch."""
 
+import json
 import os
 import subprocess
 import sys
@@ -44,3 +45,26 @@ def test_it_runs_there(platform: str, modules: str, functions: str) -> None:
     done = subprocess.run(call, capture_output=True, text=True, check=False, env=env)
     assert done.stdout == "12.0 {'fallback'}\n", done.stderr
     assert done.stderr == ""
+
+
+NIGHTLY = ("musllinux_1_2_x86_64", "musllinux_1_2_aarch64", "manylinux2014_aarch64")
+PLATFORMS = (
+    *("macosx_11_0_arm64", "win_amd64", "manylinux2014_x86_64"),
+    *(pytest.param(platform, marks=pytest.mark.nightly) for platform in NIGHTLY),
+)
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_pip_resolves_the_base(own_wheel: Path, platform: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--dry-run", "--quiet", "--report", "-"]
+        + ["--target", str(tmp_path), "--only-binary=:all:", "--platform", platform]
+        + ["--python-version", "3.10", str(own_wheel)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    names = {item["metadata"]["name"] for item in json.loads(done.stdout)["install"]}
+    # What builds wheels comes with the extra. Where it is needed, a line says so.
+    assert names == {"torchwheel-runtime", "packaging"}

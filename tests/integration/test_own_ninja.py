@@ -10,10 +10,10 @@ import pytest
 
 from torchwheel.steps import own_ninja
 from torchwheel.steps.graph import ExpectedObject
+from torchwheel.toolkit.toolkit_home import write_script
 from torchwheel_runtime import process
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.shards import Shard
-from torchwheel_runtime.toolkit.toolkit_home import write_script
 
 pytestmark = pytest.mark.integration
 

@@ -44,7 +44,7 @@ package-data = {{"{name}" = ["*.txt"]}}
 SOURCES = "assemble from the sources that the wheels were built from"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def matrix() -> Matrix:
     text = (ROOT / "tests" / "unit" / "matrix" / "small.yaml").read_text()
     changed = text.replace("name: fusedops, source: .", "name: demo, source: ., bundled: [helper]")
@@ -52,10 +52,10 @@ def matrix() -> Matrix:
     return parse(changed, "matrix.yaml")
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """The project demo with its bundled package helper."""
-    folder = tmp_path / "root"
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project demo with its bundled package helper, which tests only read."""
+    folder = tmp_path_factory.mktemp("project") / "root"
     for name, place in (("demo", folder), ("helper", folder / "helper")):
         (place / name).mkdir(parents=True)
         (place / "pyproject.toml").write_text(PROJECT.format(name=name))
@@ -86,14 +86,26 @@ def made(root: Path, matrix: Matrix, scratch: Path) -> list[Sdist]:
     return make_sdists(matrix, root, scratch, Quiet())
 
 
-def test_they_give_the_wheels_of_the_release(root, matrix, tmp_path):
-    cases, bundled = released(root, matrix, tmp_path / "out")
-    sdists = made(root, matrix, tmp_path / "scratch")
+@pytest.fixture(scope="module")
+def release(
+    root: Path, matrix: Matrix, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[list[ReleaseCase], list[HashedWheel]]:
+    return released(root, matrix, tmp_path_factory.mktemp("release"))
+
+
+@pytest.fixture(scope="module")
+def sdists(root: Path, matrix: Matrix, tmp_path_factory: pytest.TempPathFactory) -> list[Sdist]:
+    return made(root, matrix, tmp_path_factory.mktemp("sdists") / "scratch")
+
+
+def test_they_give_the_wheels_of_the_release(root, matrix, release, sdists, tmp_path):
+    cases, bundled = release
     names = [(sdist.path.name, sdist.version) for sdist in sdists]
     assert names == [("demo-1.0.0.tar.gz", "1.0.0"), ("helper-1.0.0.tar.gz", "1.0.0")]
     assert list(sdist_faults(sdists, cases, bundled)) == []
 
     # One lacks a file, the other is of other sources.
+    root = shutil.copytree(root, tmp_path / "root")
     (root / "MANIFEST.in").write_text("exclude demo/data.txt\n")
     (root / "helper" / "helper" / "data.txt").write_text("other\n")
     other = made(root, matrix, tmp_path / "other")
@@ -112,8 +124,8 @@ def test_they_give_the_wheels_of_the_release(root, matrix, tmp_path):
     ]
 
 
-def test_a_native_wheel_has_the_files_of_the_sources_too(root, matrix, tmp_path):
-    (case,), bundled = released(root, matrix, tmp_path / "out")
+def test_a_native_wheel_has_the_files_of_the_sources_too(release, sdists, tmp_path):
+    (case,), bundled = release
     members = wheel_members(case.candidate.wheel.path)
     info = "demo-1.0.0.dist-info"
     members[f"{info}/WHEEL"] = (
@@ -135,7 +147,7 @@ def test_a_native_wheel_has_the_files_of_the_sources_too(root, matrix, tmp_path)
         native("b", **{"demo/extra.py": b""}),
         native("c", **{"demo/__init__.py": b"NAME = 'earlier'\n"}),
     ]
-    lines = list(sdist_faults(made(root, matrix, tmp_path / "scratch"), cases, bundled))
+    lines = list(sdist_faults(sdists, cases, bundled))
     other = "demo-1.0.0.tar.gz: gives another wheel than demo-1.0.0+"
     assert lines == [
         f'{other}b-py3-none-linux_x86_64.whl: "demo/extra.py" differs; {SOURCES}',
@@ -143,8 +155,9 @@ def test_a_native_wheel_has_the_files_of_the_sources_too(root, matrix, tmp_path)
     ]
 
 
-def test_any_folder_user_and_day_give_the_same_bytes(root, matrix, tmp_path):
-    first = [sha256(sdist.path) for sdist in made(root, matrix, tmp_path / "one")]
+def test_any_folder_user_and_day_give_the_same_bytes(root, matrix, sdists, tmp_path):
+    first = [sha256(sdist.path) for sdist in sdists]
+    root = shutil.copytree(root, tmp_path / "root")
     # Git knows some of the files, and an artifact of the release lies beside them.
     for arguments in (["init", "--quiet"], ["add", "."]):
         subprocess.run(["git", "-C", str(root), *arguments], check=True)

@@ -231,10 +231,10 @@ def test_openmp_is_the_one_that_torch_has_loaded(plain, tmp_path, torchwheel):
     assert not [name for name in facts.members if "libgomp" in name]
 
 
-def test_a_compile_error_is_the_compilers_line(plain, tmp_path, torchwheel):
-    (plain / "plain.c").write_text("#error no such luck\n")
-    line = one_line(torchwheel("build", plain, *CPU, cwd=tmp_path), 1)
-    assert "plain.c:1:2: error: #error no such luck (all of it in " in line
+def test_a_compile_error_is_the_compilers_line(project, tmp_path, torchwheel):
+    (project / "csrc" / "scaled.cpp").write_text("#error no such luck\n")
+    line = one_line(torchwheel("build", project, *CPU, cwd=tmp_path), 1)
+    assert "scaled.cpp:1:2: error: #error no such luck (all of it in " in line
     assert Path(line.rpartition(" in ")[2].rstrip(")")).is_file()
     assert not (tmp_path / "dist").exists()
 

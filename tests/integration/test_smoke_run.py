@@ -155,6 +155,7 @@ def test_passing(tmp_path: Path, here: bool, monkeypatch: pytest.MonkeyPatch) ->
     assert "test_answer" in (tmp_path / "junit.xml").read_text()
 
 
+@pytest.mark.nightly
 def test_a_bundled_package_is_installed_with_it(
     tmp_path: Path, here: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -277,6 +277,7 @@ def test_a_workflow_that_fails_is_a_line(forge):
         dispatch("index.yml", "main", "v1.0.0 7-1", Quiet())
 
 
+@pytest.mark.nightly
 def test_what_was_done_before_could_not_be_repeated_and_made_a_candidate_the_latest(forge, folder):
     """One `gh release create`, on the same forge: the job that runs again fails for ever."""
     files = sorted(str(folder / name) for name in FILES)

@@ -93,7 +93,7 @@ def test_what_is_there_already_is_left_alone(attempts):
         at_night(RequestFault("cut", f"POST /pypi/{TWO}"), "Connection", {ONE}),
         at_night(RequestFault("lost", f"POST /pypi/{ONE}"), "Connection", {ONE}),
         at_night(RequestFault("lost", f"POST /pypi/{TWO}"), "Connection", {ONE, TWO}),
-        (RequestFault("flip", f"POST /pypi/{TWO}"), REFUSED, {ONE}),
+        at_night(RequestFault("flip", f"POST /pypi/{TWO}"), REFUSED, {ONE}),
         at_night(RequestFault("flip", f"POST /pypi/{ONE}"), REFUSED, set()),
     ],
 )
@@ -113,6 +113,7 @@ def test_a_runner_that_is_lost_at_an_upload_is_replaced(attempts):
     assert (second[0], second[2].keys()) == (True, {ONE, TWO})
 
 
+@pytest.mark.nightly
 def test_without_skip_existing_the_job_can_never_be_repeated(attempts):
     fault = RequestFault("lost", f"POST /pypi/{ONE}")
     first, second = attempts([fault], extra="")

@@ -416,24 +416,27 @@ def test_a_mask_of_another_kind_is_refused(anywhere):
 
 
 @pytest.mark.filterwarnings("ignore")  # torch's own: prototypes
-@pytest.mark.parametrize("kind", ["padding", "queries", "decoder", None])
-def test_a_mask_that_is_no_tensor_with_strides_is_refused(kind, anywhere):
-    scores = torch.randn(2, 3, 4, 5, device=anywhere)
-    mask = torch.ones(4, 5, device=anywhere)
+@pytest.mark.parametrize("kind", ["padding", "queries", "decoder", None, "alibi"])
+def test_a_mask_or_slopes_that_are_no_tensor_with_strides_are_refused(kind, anywhere):
+    scores, rows = torch.randn(2, 3, 4, 5, device=anywhere), torch.ones(4, 5, device=anywhere)
     workspace = fusedops.Workspace(24, 3, 3, 1, 2, 8, torch.float32, anywhere)
-    how = {"workspace": workspace, "layer_id": 0, "heads": 3, "mask_kind": kind}
+    how = {"workspace": workspace, "layer_id": 0, "heads": 3}
+    name, before, more = "mask", (), {"mask_kind": kind}
+    if kind == "alibi":
+        name, before, more = "alibi", (None,), {}
     for wrong, found in (
         (3, "a torch.Tensor, found int"),
         ([[1.0]], "a torch.Tensor, found list"),
-        (mask.to_sparse(), "a tensor with strides, found a tensor of layout sparse_coo"),
-        (mask.to_sparse_csr(), "a tensor with strides, found a tensor of layout sparse_csr"),
+        (rows.to_sparse(), "a tensor with strides, found a tensor of layout sparse_coo"),
+        (rows.to_sparse_csr(), "a tensor with strides, found a tensor of layout sparse_csr"),
     ):
-        says = f"mask: expected {found}"
+        says = f"{name}: expected {found}"
         with pytest.raises(TypeError, match=f"^softmax: {says}"):
-            fusedops.softmax(scores, wrong, mask_kind=kind)
+            fusedops.softmax(scores, *before, wrong, **more)
         for tokens in (1, 4):
+            qkv = torch.ones(2, tokens, 72, device=anywhere)
             with pytest.raises(TypeError, match=f"^softmax_context: {says}"):
-                fusedops.softmax_context(torch.ones(2, tokens, 72, device=anywhere), wrong, **how)
+                fusedops.softmax_context(qkv, *before, wrong, **how, **more)
 
 
 @pytest.mark.parametrize("kind", ["causal", 3, ["padding"], ""], ids=repr)
@@ -446,24 +449,6 @@ def test_another_mask_kind_is_refused_also_without_a_mask(kind, anywhere):
         fusedops.softmax(scores, mask_kind=kind)
     with pytest.raises(ValueError, match=f"^softmax_context: {says}"):
         fusedops.softmax_context(torch.ones(2, 4, 72, device=anywhere), **how)
-
-
-@pytest.mark.filterwarnings("ignore")  # torch's own: prototypes
-def test_slopes_that_are_no_tensor_with_strides_are_refused(anywhere):
-    scores, slopes = torch.randn(2, 3, 4, 5, device=anywhere), torch.rand(3, 1, 1, device=anywhere)
-    workspace = fusedops.Workspace(24, 3, 3, 1, 2, 8, torch.float32, anywhere)
-    how = {"workspace": workspace, "layer_id": 0, "heads": 3}
-    for wrong, found in (
-        (3, "a torch.Tensor, found int"),
-        (slopes.to_sparse(), "a tensor with strides, found a tensor of layout sparse_coo"),
-    ):
-        says = f"alibi: expected {found}"
-        with pytest.raises(TypeError, match=f"^softmax: {says}"):
-            fusedops.softmax(scores, None, wrong)
-        for tokens in (1, 4):
-            qkv = torch.ones(2, tokens, 72, device=anywhere)
-            with pytest.raises(TypeError, match=f"^softmax_context: {says}"):
-                fusedops.softmax_context(qkv, None, wrong, **how)
 
 
 @pytest.mark.filterwarnings("ignore")  # torch's own: prototypes

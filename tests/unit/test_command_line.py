@@ -46,6 +46,7 @@ def test_every_option_is_obeyed_by_the_request_or_by_the_command(call, pipeline,
 
     monkeypatch.setattr(pipeline, reached)
     monkeypatch.setattr("torchwheel.sdist.request.find_source", lambda name, *_: Path(name))
+    monkeypatch.setattr("torchwheel.sdist.request.check_request", lambda _: None)
     options = cli.parser().parse_args(call.split())
     with pytest.raises(ReachedError):
         options.command.run(options)

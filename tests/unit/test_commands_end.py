@@ -1,6 +1,5 @@
 """How a command ends: its exit status, and one line for every error."""
 
-import argparse
 import errno
 import io
 import os
@@ -65,9 +64,10 @@ def test_the_traceback_is_shown_on_demand():
             main(["--debug", "try"], [Command("try", "", run=fails_with(error))])
 
 
-def test_a_reader_that_went_away_ends_it_quietly(capsys):
-    assert run_command("try", fails_with(BrokenPipeError())) == 1
-    assert capsys.readouterr().err == ""
+@pytest.mark.parametrize(("run", "status"), [(fails_with(BrokenPipeError()), 1), (lambda: 2, 2)])
+def test_a_reader_that_went_away_and_a_status_are_no_words(capsys, run, status):
+    assert run_command("try", run) == status
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_name_in_an_error_cannot_draw_on_the_terminal(capsys):
@@ -164,31 +164,23 @@ def test_a_traceback_cannot_draw_on_the_terminal(tmp_path):
     assert "\x1b" not in done.stderr
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "1" * 5000, "²", "1e3", "x\n", "1000001"])
-def test_a_number_that_is_none(capsys, text):
-    option_ = option("--number", type=positive_number)
+@pytest.mark.parametrize(
+    ("kind", "text", "says"),
+    [
+        *(
+            (positive_number, text, "a whole number of at least 1 expected")
+            for text in ("0", "-1", "1" * 5000, "²", "1e3", "x\n", "1000001")
+        ),
+        *((port_number, text, "a port expected, 0 to 65") for text in ("-1", "65536", "9" * 40)),
+        (port_number, "http", "a port expected, 0 to 65535"),
+    ],
+)
+def test_a_number_that_is_none(capsys, kind, text, says):
+    given = option("--number", type=kind)
     with pytest.raises(SystemExit) as end:
-        main(["try", f"--number={text}"], [Command("try", "", (option_,), run=lambda _: 0)])
+        main(["try", f"--number={text}"], [Command("try", "", (given,), run=lambda _: 0)])
     assert end.value.code == 2
-    assert "a whole number of at least 1 expected" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("text", ["-1", "65536", "9" * 40, "http"])
-def test_a_port_that_is_none(text):
-    with pytest.raises(argparse.ArgumentTypeError, match="a port expected, 0 to 65535"):
-        port_number(text)
-
-
-def test_the_help_of_a_command_is_no_error(capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["--help"])
-    assert end.value.code == 0
-    assert "usage: torchwheel" in capsys.readouterr().out
-
-
-def test_a_status_passes_through(capsys):
-    assert run_command("try", lambda: 2) == 2
-    assert capsys.readouterr() == ("", "")
+    assert says in capsys.readouterr().err
 
 
 # What an error of the operating system means, in one line.
@@ -222,41 +214,28 @@ def test_an_error_of_the_system(number, says):
     assert explain(of(number)).startswith(f"/a/b: {says}")
 
 
-def test_where_no_file_is_named():
-    assert explain(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "standard output") == (
-        "standard output: expected space on the disk, found none left; free some and run again"
-    )
-
-
-@pytest.mark.parametrize(
-    ("path", "shown"),
-    [
-        (b"a\xff\nb", "a\\udcff\\u000ab: "),
-        ("x" * 5000, "x" * 100 + "…" + "x" * 100 + ": "),
-        (3, "file handle 3: "),
-        ("", '"": '),
-    ],
-)
-def test_a_path_is_on_one_line_and_not_too_long(path, shown):
-    assert explain(of(errno.ENOENT, path)).startswith(shown)
-
-
-def test_words_that_python_adds_are_kept():
-    text = "No usable temporary directory found in ['/tmp']"
-    assert explain(FileNotFoundError(errno.ENOENT, text), "wheels") == f"wheels: {text}"
+NO_FOLDER = "No usable temporary directory found in ['/tmp']"
 
 
 @pytest.mark.parametrize(
     ("error", "says"),
     [
+        # A path is on one line and not too long.
+        (of(errno.ENOENT, b"a\xff\nb"), "a\\udcff\\u000ab: "),
+        (of(errno.ENOENT, "x" * 5000), "x" * 100 + "…" + "x" * 100 + ": "),
+        (of(errno.ENOENT, 3), "file handle 3: "),
+        (of(errno.ENOENT, ""), '"": '),
+        # No file is named; words that Python adds are kept.
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "here: expected space on the disk, fou"),
+        (FileNotFoundError(errno.ENOENT, NO_FOLDER), f"here: {NO_FOLDER}"),
         (UsageError("a: b"), "a: b"),
         (ValueError("two\nlines"), "here: ValueError: two lines"),
         (RecursionError(), "here: RecursionError"),
         (OSError("no number"), "here: OSError: no number"),
     ],
 )
-def test_other_errors(error, says):
-    assert explain(error, "here") == says
+def test_an_error_and_its_place(error, says):
+    assert explain(error, "here").startswith(says)
 
 
 def test_every_text_is_one_line():

@@ -12,17 +12,13 @@ sys.path[:0] = [str(TESTS / "gpu"), str(TESTS / "emulation"), str(TESTS / "smoke
 
 import emulate  # noqa: E402
 import emulated_bits  # noqa: E402
-from cases import CASES  # noqa: E402
+from exact import the_case  # noqa: E402
 
 CPU = torch.device("cpu")
 
 
-def case_named(name):
-    return next(case for case in CASES if case.name == name)
-
-
 def test_results_and_gradients_have_tables_of_their_own():
-    case = case_named("bias_add")
+    case = the_case("bias_add")
     tables = dict(emulated_bits.of_case(case, CPU))
     dtypes = ("float32", "float16", "bfloat16", "float64")
     assert set(tables) == {

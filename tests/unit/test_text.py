@@ -16,11 +16,14 @@ from torchwheel_runtime.text import (
 
 
 @pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 KiB"), (1 << 20, "1.0 MiB"), ((1 << 20) - 1, "1024 KiB"), (3 << 29, "1.5 GiB")],
+    ("size", "decimals", "text"),
+    [
+        *((0, 1, "0 KiB"), (1 << 20, 1, "1.0 MiB"), ((1 << 20) - 1, 1, "1024 KiB")),
+        *((3 << 29, 1, "1.5 GiB"), (3 << 19, 2, "1.50 MiB"), (1536, 2, "1.5 KiB")),
+    ],
 )
-def test_a_size_as_text(size, text):
-    assert size_text(size) == text
+def test_a_size_as_text(size, decimals, text):
+    assert size_text(size, decimals=decimals) == text
 
 
 def test_lines_below_a_row():
@@ -29,11 +32,6 @@ def test_lines_below_a_row():
     assert max(map(len, lines)) <= 80
     assert lines[0].startswith("  archs gfx90a:xnack- ")
     assert lines[1].startswith("        gfx90a:xnack-")
-
-
-def test_more_decimals():
-    assert size_text(3 << 19, decimals=2) == "1.50 MiB"
-    assert size_text(1536, decimals=2) == "1.5 KiB"
 
 
 def test_columns_grow_with_their_cells_but_not_with_a_rows_last_one():
@@ -50,27 +48,17 @@ def test_a_last_column_that_is_wrapped_stays_below_itself():
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("read", "text", "expected"),
     [
-        ("0", 0),
-        ("17", 17),
-        ("2G", 2 << 30),
-        ("500M", 500 << 20),
-        ("1.5g", 3 << 29),
-        ("4 KiB", 4096),
-        (" 1TB ", 1 << 40),
-        ("12B", 12),
+        *((parse_size, "0", 0), (parse_size, "17", 17), (parse_size, "2G", 2 << 30)),
+        *((parse_size, "500M", 500 << 20), (parse_size, "1.5g", 3 << 29)),
+        *((parse_size, "4 KiB", 4096), (parse_size, " 1TB ", 1 << 40), (parse_size, "12B", 12)),
+        *((parse_age, "30d", 2592000), (parse_age, "12h", 43200), (parse_age, "2w", 1209600)),
+        (parse_age, "1.5m", 90),
     ],
 )
-def test_sizes(text, expected):
-    assert parse_size(text, "--max-size") == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("30d", 2592000), ("12h", 43200), ("2w", 1209600), ("1.5m", 90)]
-)
-def test_ages(text, expected):
-    assert parse_age(text, "--older-than") == expected
+def test_sizes_and_ages(read, text, expected):
+    assert read(text, "--max") == expected
 
 
 @given(st.text(), st.sampled_from([parse_size, parse_age]))

@@ -317,7 +317,7 @@ def build(options: argparse.Namespace) -> int:
     request = request_of(
         SdistRequest,
         options,
-        *("plan", "shard", "from_shards"),
+        *("plan", "shard", "from_shards", "allowed", "max_size_mib"),
         source=source,
         limits=Limits(options.max_size_mib, allowed=tuple(map(parse_allowed, options.allowed))),
         launcher=find_launcher(print_error) if options.launcher else (),

@@ -1,8 +1,6 @@
 """Commands that publish proven wheels."""
 
 import argparse
-import atexit
-import gc
 import os
 from functools import partial
 from pathlib import Path
@@ -194,10 +192,6 @@ def index_build(options: argparse.Namespace) -> int:
 
     store = store_of(options.address, os.environ)
     places, out = options.catalogue, options.out
-    # Catalogues are many objects without a cycle, and this process ends here: to look through them
-    # for cycles would take a fifth of the time, and at the end as long again.
-    gc.disable()
-    atexit.register(gc.freeze)
     believed = _believed_releases(options) if options.repository is not None else None
     print(build_index_of_releases(places, store, options.yanked, out, believed))
     return 0

@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from torchwheel.evidence.policy import Policy, Signer, judge_signer, role_text
+from torchwheel.findings import CheckResult
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.files import sha256, write_text
 from torchwheel_runtime.json_files import read_json
@@ -138,6 +139,17 @@ class Believed:
     def policy(self) -> Policy:
         """That of files made today."""
         return self.policies[0]
+
+
+def judge_attestations(
+    attestations: Sequence[Attestation], policy: Policy
+) -> tuple[Attestation, tuple[CheckResult, ...]]:
+    """The attestation that holds best, with the checks of its signer.
+
+    A file may be attested where it was built and again where it was published.
+    """
+    judged = [(one, judge_signer(one.signer, policy)) for one in attestations]
+    return min(judged, key=lambda pair: sum(not check.ok for check in pair[1]))
 
 
 def verify_files(

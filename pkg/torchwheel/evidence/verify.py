@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from torchwheel.evidence.files import BUNDLES, Attestation, ReadBundle
-from torchwheel.evidence.policy import Policy, judge_signer
+from torchwheel.evidence.files import BUNDLES, Attestation, ReadBundle, judge_attestations
+from torchwheel.evidence.policy import Policy
 from torchwheel.findings import CheckResult
 from torchwheel_runtime.errors import MalformedError, TorchwheelError
 from torchwheel_runtime.files import sha256
@@ -60,11 +60,7 @@ def verify(
     if not own:
         says = f"expected an attestation of {escape(path.name)} with this hash, found none"
         return (*checks, CheckResult("signature", False, "; ".join([says, *broken])))
-    # A file may be attested where it was built and again where it was published.
-    judged = [
-        (attestation, judge_signer(attestation.signer, expected.policy)) for attestation in own
-    ]
-    best, says_of_signer = min(judged, key=lambda pair: sum(not check.ok for check in pair[1]))
+    best, says_of_signer = judge_attestations(own, expected.policy)
     time = f"{best.signed:%Y-%m-%d %H:%M} UTC"
     where = escape(str(best.bundle))
     checks.append(CheckResult("signature", True, f"{where}, signed and logged {time}"))

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from torchwheel.index.catalogue import CatalogueWheel
-from torchwheel.matrix.document import Document, MatrixError, Problem, kind_of, read_document
+from torchwheel.matrix.document import Document, Fault, kind_of, read_document
 from torchwheel.text_files import read_text
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.text import KeyPath, join_names, nearest, quote
@@ -132,9 +132,8 @@ def read_withdrawals(path: Path) -> Withdrawals:
 def parse_withdrawals(text: str, where: str) -> Withdrawals:
     """The withdrawals in a text of YAML; see `read_withdrawals`."""
     document = read_document(text, where)
-    problems = list(_problems(document))
-    if problems:
-        raise MatrixError.of(where, problems)
+    if faults := list(_faults(document.data)):
+        raise document.error(where, faults)
     data = document.data
     return Withdrawals(
         yanked=_withdrawals(document, "yanked"),
@@ -156,27 +155,20 @@ def _withdrawals(document: Document, section: str) -> tuple[Withdrawal, ...]:
     )
 
 
-def _problems(document: Document) -> Iterator[Problem]:
-    """A problem for each place that is not as expected."""
-    for path, expected, found in _faults(document.data):
-        shown = quote(found) if isinstance(found, str) else kind_of(found)
-        yield Problem(document.line(path), path, f"expected {expected}, found {shown}")
-
-
-def _faults(data: Any) -> Iterator[tuple[KeyPath, str, object]]:  # noqa: ANN401 - YAML
-    """The place, what was expected there, and what was found."""
+def _faults(data: Any) -> Iterator[Fault]:  # noqa: ANN401 - YAML
+    """Each place that is not as expected."""
     if not isinstance(data, dict):
-        yield (), "a mapping", data
+        yield _fault((), "a mapping", data)
         return
     if type(data.get("schema")) is not int or data["schema"] != SCHEMA:
-        yield ("schema",), str(SCHEMA), data.get("schema")
+        yield _fault(("schema",), str(SCHEMA), data.get("schema"))
     for key in data:
         if key not in ("schema", *_SECTIONS):
-            yield (key,), f"one of schema, {join_names(_SECTIONS)}", key
+            yield _fault((key,), f"one of schema, {join_names(_SECTIONS)}", key)
     for section in _SECTIONS:
         entries = data.get(section, {})
         if not isinstance(entries, dict):
-            yield (section,), "a mapping", entries
+            yield _fault((section,), "a mapping", entries)
             continue
         for key, value in entries.items():
             path = (section, key)
@@ -184,19 +176,24 @@ def _faults(data: Any) -> Iterator[tuple[KeyPath, str, object]]:  # noqa: ANN401
                 yield from _project_faults(path, value)
                 continue
             if not _is_withdrawal(key):
-                yield path, _NAMES, key
+                yield _fault(path, _NAMES, key)
             if not _is_reason(value):
-                yield path, "the reason on one line", value
+                yield _fault(path, "the reason on one line", value)
 
 
-def _project_faults(path: KeyPath, value: object) -> Iterator[tuple[KeyPath, str, object]]:
+def _project_faults(path: KeyPath, value: object) -> Iterator[Fault]:
     if not isinstance(value, dict) or set(value) != {"status", "reason"}:
-        yield path, "the keys status and reason", value
+        yield _fault(path, "the keys status and reason", value)
         return
     if value["status"] not in get_args(State):
-        yield (*path, "status"), f"one of {join_names(get_args(State))}", value["status"]
+        yield _fault((*path, "status"), f"one of {join_names(get_args(State))}", value["status"])
     if not _is_reason(value["reason"]):
-        yield (*path, "reason"), "the reason on one line", value["reason"]
+        yield _fault((*path, "reason"), "the reason on one line", value["reason"])
+
+
+def _fault(path: KeyPath, expected: str, found: object) -> Fault:
+    shown = quote(found) if isinstance(found, str) else kind_of(found)
+    return path, f"expected {expected}, found {shown}"
 
 
 def _is_withdrawal(text: str) -> bool:

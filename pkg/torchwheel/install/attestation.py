@@ -5,52 +5,20 @@ That is PEP 740's provenance, or, of our own releases, the bundle beside the whe
 """
 
 import dataclasses
-import json
 from pathlib import Path
 from urllib.parse import urljoin
 
 from packaging.version import Version
 
-from torchwheel.evidence.files import ATTESTATION
-from torchwheel.evidence.policy import Signer, judge_signer, wheel_policy
+from torchwheel.evidence.files import ATTESTATION, judge_attestations
+from torchwheel.evidence.policy import Signer, wheel_policy
+from torchwheel.evidence.provenance import bundles_of_provenance
 from torchwheel.install.page import OfferedWheel
-from torchwheel_runtime.errors import MalformedError, TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.fetch import Fetch
-from torchwheel_runtime.json_files import parse_json
 from torchwheel_runtime.text import escape
 
-_MOST = 100
 _ACCEPT = "application/vnd.pypi.integrity.v1+json, application/json"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Material:
-    certificate: str
-    transparency_entries: tuple[dict[str, object], ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Envelope:
-    statement: str
-    signature: str
-
-
-@dataclasses.dataclass(frozen=True)
-class _Attestation:
-    verification_material: _Material
-    envelope: _Envelope
-
-
-@dataclasses.dataclass(frozen=True)
-class _Publisher:
-    attestations: tuple[_Attestation, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Published:
-    """PEP 740's provenance, as far as it is read."""
-
-    attestation_bundles: tuple[_Publisher, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,32 +71,6 @@ def find_bundles(candidate: OfferedWheel, folder: Path, fetch: Fetch) -> tuple[P
     return ()
 
 
-def bundles_of_provenance(content: bytes, where: str) -> str:
-    """The attestations of a PEP 740 provenance as sigstore bundles, one a line."""
-    provenance = parse_json(content, _Published, where, others=True)
-    found = [one for of in provenance.attestation_bundles for one in of.attestations]
-    if not 0 < len(found) <= _MOST:
-        reason = f"expected 1 to {_MOST} attestations, found {len(found)}"
-        raise MalformedError(where, reason)
-    return "".join(f"{json.dumps(_bundle(one))}\n" for one in found)
-
-
-def _bundle(attestation: _Attestation) -> dict[str, object]:
-    material, envelope = attestation.verification_material, attestation.envelope
-    return {
-        "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
-        "verificationMaterial": {
-            "certificate": {"rawBytes": material.certificate},
-            "tlogEntries": list(material.transparency_entries),
-        },
-        "dsseEnvelope": {
-            "payload": envelope.statement,
-            "payloadType": "application/vnd.in-toto+json",
-            "signatures": [{"sig": envelope.signature}],
-        },
-    }
-
-
 def verify_signature(
     path: Path,
     candidate: OfferedWheel,
@@ -167,23 +109,19 @@ def verify_signature(
 
     read = open_verifier(trust.trusted_root).read
     subject = (path.name, candidate.sha256)
-    signers = [one.signer for bundle in bundles for one in read(bundle) if subject in one.subjects]
-    if not signers:
+    own = [one for bundle in bundles for one in read(bundle) if subject in one.subjects]
+    if not own:
         says = "expected an attestation of this name and hash, found those of others"
         raise _refused(path, says)
     if repository is None:
-        return Signature(True, f"{_who(signers[0])}; --repository makes it a condition")
+        return Signature(True, f"{_who(own[0].signer)}; --repository makes it a condition")
     policy = wheel_policy(
         repository, ISSUER, version, workflow=trust.workflow, self_hosted=trust.self_hosted
     )
-    judged = [
-        ([check.says for check in judge_signer(signer, policy) if not check.ok], signer)
-        for signer in signers
-    ]
-    wrong, signer = min(judged, key=lambda pair: len(pair[0]))
-    if wrong:
+    best, checks = judge_attestations(own, policy)
+    if wrong := [check.says for check in checks if not check.ok]:
         raise _refused(path, "; ".join(wrong))
-    return Signature(True, _who(signer))
+    return Signature(True, _who(best.signer))
 
 
 def _refused(path: Path, says: str) -> TorchwheelError:

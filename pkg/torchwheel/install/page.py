@@ -8,10 +8,10 @@ from packaging.tags import Tag
 from packaging.utils import BuildTag, NormalizedName
 from packaging.version import Version
 
+from torchwheel.index.client import SHA256, OfferedFile, find_files
 from torchwheel.index.note import ALL, KEY, IndexNote, Kernels, WheelNeeds, read_bundled, read_note
 from torchwheel.inspect.local_version import LocalVersion, read_local_version
 from torchwheel.inspect.wheel import parse_file_name
-from torchwheel.toolkit.project_page import SHA256, OfferedFile, find_files
 from torchwheel_runtime.fetch import Fetch, link
 from torchwheel_runtime.inspect.window import WheelError
 from torchwheel_runtime.versions import has_long_number

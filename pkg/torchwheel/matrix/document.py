@@ -9,31 +9,25 @@ import yaml
 
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.text import KeyPath, dotted_path, quote
+from torchwheel_runtime.validate.findings import Finding
 
-MatrixFinding = tuple[KeyPath, str]
-
-
-@dataclasses.dataclass(frozen=True)
-class Problem:
-    """A fault at one place of the file."""
-
-    line: int
-    path: KeyPath
-    text: str
+Fault = tuple[KeyPath, str]
+"""A place of the document, and what is wrong there."""
 
 
 class MatrixError(UsageError):
-    """The matrix is wrong: one line for each problem, in the order of the file."""
+    """The matrix is wrong: one line for each finding, in the order of the file."""
 
     @classmethod
-    def of(cls, where: str, problems: Iterable[Problem]) -> "MatrixError":
+    def of(cls, where: str, findings: Iterable[tuple[int, Finding]]) -> "MatrixError":
         """Lines such as `matrix.yaml:14: toolkits.cu130.archs[2]: "9.x" is not an arch; …`."""
-        return cls(
-            *(
-                f"{where}:{p.line}: {dotted_path(p.path) + ': ' if p.path else ''}{p.text}"
-                for p in sorted(problems, key=lambda p: p.line)
-            )
-        )
+        in_order = sorted(findings, key=lambda one: one[0])
+        return cls(*(f"{where}:{line}: {finding}" for line, finding in in_order))
+
+
+def _at(line: int, path: KeyPath, text: str) -> tuple[int, Finding]:
+    """A finding of the matrix, with its line."""
+    return line, Finding("matrix", text, where=dotted_path(path))
 
 
 _DEEPEST = 16
@@ -56,9 +50,13 @@ class Document:
             path = path[:-1]
         return self.lines[path]
 
+    def error(self, where: str, faults: Iterable[Fault]) -> MatrixError:
+        """The error that has a line for each fault; `where` is the file's name."""
+        return MatrixError.of(where, (_at(self.line(path), path, text) for path, text in faults))
+
 
 def read_document(text: str, where: str) -> Document:
-    """Read YAML; MatrixError has one line for each problem."""
+    """Read YAML; MatrixError has one line for each finding."""
     try:
         _refuse_odd_events(text, where)
         root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -66,22 +64,22 @@ def read_document(text: str, where: str) -> Document:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         what = " ".join((error.problem or str(error)).split())
-        raise MatrixError.of(where, [Problem(line, (), f"not valid YAML: {what}")]) from None
+        raise MatrixError.of(where, [_at(line, (), f"not valid YAML: {what}")]) from None
     except (ValueError, OverflowError):
         # The scanner raises these for an escape such as "\UFFFFFFFF", which is no character.
-        raise MatrixError.of(where, [Problem(1, (), "not valid YAML: a bad escape")]) from None
+        raise MatrixError.of(where, [_at(1, (), "not valid YAML: a bad escape")]) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         what = f"character U+{ord(text[error.position]):04X} is not allowed in YAML"
-        raise MatrixError.of(where, [Problem(line, (), what)]) from None
+        raise MatrixError.of(where, [_at(line, (), what)]) from None
     if root is None or _kind(root) == "empty":
         raise MatrixError.of(
-            where, [Problem(1, (), 'the file is empty; expected "schema: 1" and the rest')]
+            where, [_at(1, (), 'the file is empty; expected "schema: 1" and the rest')]
         )
     reader = _YamlReader()
     data = reader.value(root, ())
-    if reader.problems:
-        raise MatrixError.of(where, reader.problems)
+    if reader.findings:
+        raise MatrixError.of(where, reader.findings)
     return Document(data, reader.lines, reader.raw)
 
 
@@ -101,16 +99,16 @@ def _refuse_odd_events(text: str, where: str) -> None:
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
         if odd:
-            raise MatrixError.of(where, [Problem(line, (), odd)])
+            raise MatrixError.of(where, [_at(line, (), odd)])
 
 
 class _YamlReader:
-    """Converts the nodes to plain data, and notes lines and problems."""
+    """Converts the nodes to plain data, and notes lines and findings."""
 
     def __init__(self) -> None:
         self.lines: dict[KeyPath, int] = {}
         self.raw: dict[KeyPath, str] = {}
-        self.problems: list[Problem] = []
+        self.findings: list[tuple[int, Finding]] = []
 
     def value(self, node: yaml.Node, path: KeyPath) -> object:
         self.lines.setdefault(path, node.start_mark.line + 1)
@@ -131,7 +129,7 @@ class _YamlReader:
             key_path = (*path, key)
             if key in data:
                 first = self.lines[key_path]
-                self._problem(line, key_path, f"duplicate key; the first is on line {first}")
+                self._find(line, key_path, f"duplicate key; the first is on line {first}")
                 continue
             self.lines[key_path] = line
             data[key] = self.value(value_node, key_path)
@@ -139,11 +137,11 @@ class _YamlReader:
 
     def _key(self, node: yaml.Node, path: KeyPath, line: int) -> str | None:
         if not isinstance(node, yaml.ScalarNode):
-            self._problem(line, path, "a key must be text")
+            self._find(line, path, "a key must be text")
             return None
         kind = _kind(node)
         if kind != "text":
-            self._problem(
+            self._find(
                 line, path, f"key {quote(node.value)} is {kind}; expected text, put it in quotes"
             )
             return None
@@ -153,7 +151,7 @@ class _YamlReader:
         kind = _kind(node)
         self._is_plain(node, path, self.lines[path])
         if kind == "empty":
-            self._problem(self.lines[path], path, "has no value; write one or remove the key")
+            self._find(self.lines[path], path, "has no value; write one or remove the key")
         if kind == "a boolean":
             return str(node.value).lower() in ("yes", "true", "on")
         if kind == "a number":
@@ -165,13 +163,13 @@ class _YamlReader:
     def _is_plain(self, node: yaml.Node, path: KeyPath, line: int) -> bool:
         odd = _ODD.search(node.value)
         if odd:
-            self._problem(
+            self._find(
                 line, path, f"{quote(node.value)} has the character U+{ord(odd[0]):04X}; remove it"
             )
         return not odd
 
-    def _problem(self, line: int, path: KeyPath, text: str) -> None:
-        self.problems.append(Problem(line, path, text))
+    def _find(self, line: int, path: KeyPath, text: str) -> None:
+        self.findings.append(_at(line, path, text))
 
 
 def _kind(node: yaml.Node) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from torchwheel.matrix.document import Document, MatrixError, Problem, kind_of, read_document
+from torchwheel.matrix.document import Document, Fault, kind_of, read_document
 from torchwheel.matrix.rules import bundled_exist, findings
 from torchwheel.matrix.sections import USUAL_CONTAINERS, Matrix
 from torchwheel.text_files import read_text
@@ -27,7 +27,7 @@ _EXPECTED = {
 }
 
 
-def _problem(document: Document, details: ErrorDetails) -> Problem:
+def _fault(document: Document, details: ErrorDetails) -> Fault:
     path: KeyPath = tuple(part for part in details["loc"] if part != "[key]")
     kind, value = details["type"], details["input"]
     context = details.get("ctx", {})
@@ -50,7 +50,7 @@ def _problem(document: Document, details: ErrorDetails) -> Problem:
         text = f"{_describe_kind(document, path, value)}; expected {expected}"
         if kind == "string_type" and path in document.raw:
             text += f', write "{shorten(document.raw[path])}" in quotes'
-    return Problem(document.line(path), path, text)
+    return path, text
 
 
 def _describe_kind(document: Document, path: KeyPath, value: object) -> str:
@@ -96,7 +96,7 @@ def load(path: Path) -> Matrix:
 
     Raises:
         UsageError: the file cannot be read.
-        MatrixError: one line for each problem: file, line, place, value, what was expected.
+        MatrixError: one line for each fault: file, line, place, value, what was expected.
     """
     text = read_text(path, "run where the matrix is, or name it with --matrix")
     return parse(text, str(path), path.parent)
@@ -117,10 +117,9 @@ def parse(text: str, where: str, root: Path | None = None) -> Matrix:
         errors = error.errors(include_url=False)
         # pydantic also calls a list empty whose entries are all wrong.
         relevant = (d for d in errors if not (d["type"] == "too_short" and d["input"]))
-        raise MatrixError.of(where, [_problem(document, details) for details in relevant]) from None
+        raise document.error(where, (_fault(document, details) for details in relevant)) from None
     if matrix.abis.ordinary and matrix.containers is None:
         matrix = matrix.model_copy(update={"containers": USUAL_CONTAINERS})
     if faults := findings(matrix) + (list(bundled_exist(matrix, root)) if root else []):
-        problems = (Problem(document.line(path), path, text) for path, text in faults)
-        raise MatrixError.of(where, problems)
+        raise document.error(where, faults)
     return matrix

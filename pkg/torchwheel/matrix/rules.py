@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-from torchwheel.matrix.document import MatrixFinding
+from torchwheel.matrix.document import Fault
 from torchwheel.matrix.forms import parse_source
 from torchwheel.matrix.sections import Matrix, ToolkitSection
 from torchwheel.matrix.variants import PURE, all_variants, aten_releases, exclusion
@@ -21,7 +21,7 @@ PROJECT = "pyproject.toml"
 WHEEL_SUFFIX = ".whl"
 
 
-def bundled_exist(matrix: Matrix, root: Path) -> Iterator[MatrixFinding]:
+def bundled_exist(matrix: Matrix, root: Path) -> Iterator[Fault]:
     """Each folder or wheel lies below `root`, the folder of matrix.yaml, and can be taken."""
     seen = [(root / matrix.project.source).resolve()]
     for i, name in enumerate(matrix.project.bundled):
@@ -45,17 +45,17 @@ def _fault(folder: Path, root: Path, seen: Collection[Path]) -> str | None:
     return None
 
 
-MatrixRule = Callable[[Matrix], Iterable[MatrixFinding]]
+MatrixRule = Callable[[Matrix], Iterable[Fault]]
 
 
-def findings(matrix: Matrix) -> list[MatrixFinding]:
+def findings(matrix: Matrix) -> list[Fault]:
     """All faults, as (place, text); empty for a right matrix."""
     faults = list(chain.from_iterable(rule(matrix) for rule in RULES))
     # Patterns of variant ids can be judged only if toolkits, torches and platforms are right.
     return faults or list(patterns_match(matrix))
 
 
-def no_duplicates(matrix: Matrix) -> Iterator[MatrixFinding]:
+def no_duplicates(matrix: Matrix) -> Iterator[Fault]:
     """No list has an entry twice, because two variants would have one id."""
     yield from _duplicates(("platforms",), matrix.platforms)
     if matrix.abis.universal:
@@ -74,7 +74,7 @@ def no_duplicates(matrix: Matrix) -> Iterator[MatrixFinding]:
             yield from _duplicates(("runners", platform, use), labels or ())
 
 
-def patterns_match(matrix: Matrix) -> Iterator[MatrixFinding]:
+def patterns_match(matrix: Matrix) -> Iterator[Fault]:
     """Every selection and every exclusion matches a variant."""
     ids = [variant.id for variant in all_variants(matrix)]
     for i, entry in enumerate(matrix.exclude):
@@ -96,13 +96,13 @@ def patterns_match(matrix: Matrix) -> Iterator[MatrixFinding]:
                 )
 
 
-def _duplicates(path: KeyPath, items: Sequence[str]) -> Iterator[MatrixFinding]:
+def _duplicates(path: KeyPath, items: Sequence[str]) -> Iterator[Fault]:
     for i, item in enumerate(items):
         if item in items[:i]:
             yield (*path, i), f"duplicate {quote(item)}: it is listed twice"
 
 
-def ordinary_alone(matrix: Matrix) -> Iterator[MatrixFinding]:
+def ordinary_alone(matrix: Matrix) -> Iterator[Fault]:
     """The flavour `ordinary` stands alone: a project has its own build or torchwheel's builder."""
     if matrix.abis.ordinary is None:
         if matrix.build is not None:
@@ -120,7 +120,7 @@ def ordinary_alone(matrix: Matrix) -> Iterator[MatrixFinding]:
             )
 
 
-def built_once(matrix: Matrix) -> Iterator[MatrixFinding]:
+def built_once(matrix: Matrix) -> Iterator[Fault]:
     """A wheel of shards is built once."""
     if matrix.own_build.shards > 1 and matrix.gates.reproducible:
         yield (
@@ -129,7 +129,7 @@ def built_once(matrix: Matrix) -> Iterator[MatrixFinding]:
         )
 
 
-def toolkits_exist(matrix: Matrix) -> Iterator[MatrixFinding]:
+def toolkits_exist(matrix: Matrix) -> Iterator[Fault]:
     """Variables of a toolkit are of one that the matrix has."""
     for name in matrix.own_build.toolkit_environment:
         if name not in matrix.toolkits:
@@ -137,7 +137,7 @@ def toolkits_exist(matrix: Matrix) -> Iterator[MatrixFinding]:
             yield ("build", "toolkit_environment", name), f"is no toolkit of the matrix; {known}"
 
 
-def source_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
+def source_possible(matrix: Matrix) -> Iterator[Fault]:
     """What is fetched or unpacked is an ordinary project; a hash is of an sdist."""
     source = parse_source(matrix.project.source)
     if source.kind != "folder" and matrix.abis.ordinary is None:
@@ -152,7 +152,7 @@ def source_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
         )
 
 
-def smoke_declared(matrix: Matrix) -> Iterator[MatrixFinding]:
+def smoke_declared(matrix: Matrix) -> Iterator[Fault]:
     """Smoke tests are under `smoke`, of an ordinary project under `build`."""
     smoke = matrix.smoke
     if matrix.abis.ordinary:
@@ -166,7 +166,7 @@ def smoke_declared(matrix: Matrix) -> Iterator[MatrixFinding]:
             yield ("smoke",), f'key "{key}" is missing'
 
 
-def runners_complete(matrix: Matrix) -> Iterator[MatrixFinding]:
+def runners_complete(matrix: Matrix) -> Iterator[Fault]:
     """If the matrix declares runners, exactly the platforms that are built have them."""
     if not matrix.runners:
         return
@@ -182,7 +182,7 @@ def runners_complete(matrix: Matrix) -> Iterator[MatrixFinding]:
                 yield ("runners", platform, backend), "a wheel without GPU code needs no GPU"
 
 
-def abis_declared(matrix: Matrix) -> Iterator[MatrixFinding]:
+def abis_declared(matrix: Matrix) -> Iterator[Fault]:
     """A toolkit is used; its flavours are declared in `abis:`; aten has a torch to build for."""
     used = matrix.abis.universal.toolkits if matrix.abis.universal else ()
     for name, toolkit in matrix.toolkits.items():
@@ -199,7 +199,7 @@ def abis_declared(matrix: Matrix) -> Iterator[MatrixFinding]:
                 yield path, f"no release under torch lists {name}; add it there or drop {abi}"
 
 
-def toolkits_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
+def toolkits_possible(matrix: Matrix) -> Iterator[Fault]:
     """A toolkit's name fits its release, and the release can compile every arch."""
     for name, toolkit in matrix.toolkits.items():
         path: KeyPath = ("toolkits", name)
@@ -229,7 +229,7 @@ def toolkits_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
         yield from _archs(path, toolkit, known[toolkit.version])
 
 
-def _packages(path: KeyPath, toolkit: ToolkitSection, matrix: Matrix) -> Iterator[MatrixFinding]:
+def _packages(path: KeyPath, toolkit: ToolkitSection, matrix: Matrix) -> Iterator[Fault]:
     """Exactly the sources that are container images have packages."""
     contained = toolkit.source in ("distribution", "vendor")
     if contained and toolkit.packages is None:
@@ -246,7 +246,7 @@ def _packages(path: KeyPath, toolkit: ToolkitSection, matrix: Matrix) -> Iterato
         )
 
 
-def _archs(path: KeyPath, toolkit: ToolkitSection, known: Sequence[str]) -> Iterator[MatrixFinding]:
+def _archs(path: KeyPath, toolkit: ToolkitSection, known: Sequence[str]) -> Iterator[Fault]:
     for i, arch in enumerate(toolkit.archs):
         if backend_of(arch) != toolkit.backend:
             backend = BRANDS[toolkit.backend]
@@ -262,7 +262,7 @@ def _archs(path: KeyPath, toolkit: ToolkitSection, known: Sequence[str]) -> Iter
             )
 
 
-def torches_known(matrix: Matrix) -> Iterator[MatrixFinding]:
+def torches_known(matrix: Matrix) -> Iterator[Fault]:
     """Every floor is a known torch release."""
     for abi in ("stable", "pure"):
         floor = getattr(matrix.abis, abi)
@@ -270,7 +270,7 @@ def torches_known(matrix: Matrix) -> Iterator[MatrixFinding]:
             yield ("abis", abi, "torch"), _unknown_torch(floor.torch)
 
 
-def pairs_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
+def pairs_possible(matrix: Matrix) -> Iterator[Fault]:
     """Each torch release was published for the toolkits and Pythons it lists."""
     for minor, release in matrix.torch.items():
         path: KeyPath = ("torch", minor)
@@ -304,7 +304,7 @@ def pairs_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
                 )
 
 
-def universal_possible(matrix: Matrix) -> Iterator[MatrixFinding]:
+def universal_possible(matrix: Matrix) -> Iterator[Fault]:
     """The universal wheel has toolkits of the matrix, and front ends for known torch releases."""
     universal, stable = matrix.abis.universal, matrix.abis.stable
     if universal is None:

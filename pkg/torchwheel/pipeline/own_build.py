@@ -24,6 +24,12 @@ from torchwheel.smoke import probe_source
 from torchwheel.smoke.testing import EnvironmentTorch
 from torchwheel.steps import gpu_compiler, own_ninja
 from torchwheel.steps.compiler_cache import wait_for_writes
+from torchwheel.toolkit.toolkit_home import (
+    assemble_cuda_home,
+    assemble_rocm_home,
+    set_header_times,
+    write_script,
+)
 from torchwheel_runtime import process
 from torchwheel_runtime.arch.model import Backend
 from torchwheel_runtime.builder.environment import SYSROOT, sysroot_flags
@@ -34,12 +40,6 @@ from torchwheel_runtime.inspect.elf import read_library
 from torchwheel_runtime.json_files import last_line, parse_json, read_json
 from torchwheel_runtime.pip import checked_requirements
 from torchwheel_runtime.shards import parse_shard
-from torchwheel_runtime.toolkit.toolkit_home import (
-    assemble_cuda_home,
-    assemble_rocm_home,
-    set_header_times,
-    write_script,
-)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -115,7 +115,12 @@ def _path(dist: Path, variant: str) -> Path:
 
 def save_record(dist: Path, record: BuildRecord) -> None:
     """Write the record of a wheel in `dist`."""
-    write_text(_path(dist, record.variant), json.dumps(dataclasses.asdict(record), indent=1) + "\n")
+    write_text(_path(dist, record.variant), record_text(record))
+
+
+def record_text(record: BuildRecord) -> str:
+    """A record as JSON."""
+    return json.dumps(dataclasses.asdict(record), indent=1) + "\n"
 
 
 def _load(path: Path) -> BuildRecord | None:

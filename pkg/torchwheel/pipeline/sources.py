@@ -14,12 +14,12 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from torchwheel.index.client import download_sdist, find_sdist
 from torchwheel.inspect.sdist import PROJECT, is_project, unpack
 from torchwheel.matrix.forms import ProjectSource, parse_source
 from torchwheel.matrix.sections import Matrix
 from torchwheel.project_links import own_paths
 from torchwheel.smoke.testing import Trial
-from torchwheel.toolkit.project_page import download_sdist, find_sdist
 from torchwheel_runtime import process
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error

@@ -9,6 +9,7 @@ from packaging.version import InvalidVersion, Version
 
 from torchwheel.evidence.files import Believed, ReadBundle
 from torchwheel.evidence.policy import policy_of, release_policies
+from torchwheel.evidence.provenance import SUFFIX, provenance_text
 from torchwheel.index.catalogue import read_catalogues
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.matrix.load import load
@@ -28,11 +29,10 @@ from torchwheel.release.artifacts import (
     unmatched,
 )
 from torchwheel.release.folder import (
-    SUFFIX,
+    Release,
     changed_names,
     check_target,
     first_uploads,
-    provenance_text,
     release_catalogue,
     release_table,
     write_release,
@@ -133,17 +133,15 @@ def assemble(
     with tempfile.TemporaryDirectory() as scratch:
         sdists = make_sdists(matrix, root, Path(scratch), progress)
         faults = list(sdist_faults(sdists, cases, bundled, ordinary=bool(matrix.abis.ordinary)))
-        if pypi:
-            wheels = [case.candidate.wheel for case in cases] + [one.wheel for one in bundled]
-            faults += upload_faults(wheels, sdists)
-        _raise(out, faults)
-        uploaded = first_uploads([*(case.candidate for case in cases), *bundled], out, published)
-        name = matrix.project.name
         provenance = dict(_provenance(cases, artifacts))
-        catalogue = release_catalogue(name, version, cases, bundled, sdists, uploaded, provenance)
+        release = Release(matrix.project.name, version, cases, bundled, sdists, provenance)
+        if pypi:
+            faults += upload_faults([one.wheel for one in release.wheels], sdists)
+        _raise(out, faults)
+        uploaded = first_uploads(release.wheels, out, published)
         progress.step(f"writing {out}")
-        write_release(out, cases, bundled, sdists, catalogue, provenance)
-    return f"{release_table(cases, bundled)}\n{_signed_text(artifacts)}"
+        write_release(out, release, release_catalogue(release, uploaded))
+    return f"{release_table(release)}\n{_signed_text(artifacts)}"
 
 
 def _believed(

@@ -6,11 +6,10 @@ published file never gets other bytes.
 
 import dataclasses
 import itertools
-import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from packaging.utils import (
@@ -26,12 +25,10 @@ from torchwheel.evidence.policy import version_of_ref
 from torchwheel.evidence.verify import listed_files
 from torchwheel.index.catalogue import FILE as CATALOGUE
 from torchwheel.index.catalogue import read_catalogue
-from torchwheel.pipeline import records as build_record
+from torchwheel.index.client import files_offered
 from torchwheel.release import forge
-from torchwheel.release.artifacts import SMOKE_FOLDER
-from torchwheel.release.folder import PYPI, SUMS
+from torchwheel.release.folder import PYPI, SUMS, places_of_asset
 from torchwheel.release.forge import Asset, ForgeRelease
-from torchwheel.toolkit.project_page import files_offered
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import sha256
@@ -232,7 +229,7 @@ def check_handover(
         raise TorchwheelError(f"{folder / SUMS}: {says}, found {found.get(SUMS, 'no such file')}")
     listed = dict(listed_files(folder / SUMS))
     expected = {SUMS: found[SUMS]} | {
-        place: digest for name, digest in listed.items() for place in _places(name)
+        place: digest for name, digest in listed.items() for place in places_of_asset(name)
     }
     faults = [
         f"{folder / name}: expected {expected.get(name, 'no such file')}, as {SUMS} says, found "
@@ -247,17 +244,6 @@ def check_handover(
         return says
     verify_files({folder / name: _RELEASE_ROLE for name in listed}, [attestation], believed)
     return f"{says}, attested by {believed.policy.workflows['release']}"
-
-
-def _places(name: str) -> Iterator[str]:
-    """Where a release folder has an asset: at its top, and where PyPI's files and records lie."""
-    yield name
-    if name.endswith(".tar.gz") or (name.endswith(".whl") and "+" not in name):
-        yield f"{PYPI}/{name}"
-    if record := re.fullmatch(r"(.+)\.build\.json", name):
-        yield f"{build_record.FOLDER}/{record[1]}.json"
-    if record := re.fullmatch(r"(.+)\.smoke-(\d+)\.json", name):
-        yield f"{SMOKE_FOLDER}/{record[1]}.{record[2]}.json"
 
 
 def check_published(

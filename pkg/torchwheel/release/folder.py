@@ -1,16 +1,14 @@
 """What a release publishes: its folder, its catalogue, and a table for people."""
 
 import dataclasses
-import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
 
-from torchwheel.evidence.files import Attestation
-from torchwheel.evidence.policy import GITHUB, Signer
+from torchwheel.evidence.provenance import SUFFIX
 from torchwheel.index import catalogue as catalogues
 from torchwheel.index.catalogue import (
     FILE,
@@ -36,6 +34,32 @@ from torchwheel_runtime.files import make_folder_atomically, sha256
 from torchwheel_runtime.text import WIDTH, size_text, table_rows
 
 
+@dataclasses.dataclass(frozen=True)
+class Release:
+    """What a release publishes; all of it was verified.
+
+    Attributes:
+        project: the project's name.
+        tag: the release's tag (default: its version).
+        cases: the variants, each with its wheel and records.
+        bundled: the bundled packages.
+        sdists: of the project and of these.
+        provenance: the texts of the files with the provenance of a wheel, by name.
+    """
+
+    project: str
+    tag: str | None
+    cases: Sequence[ReleaseCase]
+    bundled: Sequence[HashedWheel]
+    sdists: Sequence[Sdist]
+    provenance: Mapping[str, str]
+
+    @property
+    def wheels(self) -> list[HashedWheel]:
+        """The wheels of the variants, then those of the bundled packages."""
+        return [*(case.candidate for case in self.cases), *self.bundled]
+
+
 def build_asset(variant: Variant) -> str:
     """The name of the asset with a variant's build record."""
     return f"{variant.id}.build.json"
@@ -46,32 +70,31 @@ def smoke_asset(variant: Variant, number: int) -> str:
     return f"{variant.id}.smoke-{number}.json"
 
 
-def release_catalogue(
-    project: str,
-    tag: str | None,
-    cases: Sequence[ReleaseCase],
-    bundled: Sequence[HashedWheel],
-    sdists: Sequence[Sdist],
-    uploaded: Mapping[str, str],
-    provenance: Collection[str] = (),
-) -> Catalogue:
+def places_of_asset(name: str) -> Iterator[str]:
+    """Where a release folder has an asset: at its top, and where PyPI's files and records lie."""
+    yield name
+    # PyPI takes no local version.
+    if name.endswith(".tar.gz") or (name.endswith(".whl") and "+" not in name):
+        yield f"{PYPI}/{name}"
+    if record := re.fullmatch(r"(.+)\.build\.json", name):
+        yield f"{build_record.FOLDER}/{record[1]}.json"
+    if record := re.fullmatch(r"(.+)\.smoke-(\d+)\.json", name):
+        yield f"{SMOKE_FOLDER}/{record[1]}.{record[2]}.json"
+
+
+def release_catalogue(release: Release, uploaded: Mapping[str, str]) -> Catalogue:
     """The catalogue of a release: each wheel with its hash, gates and smoke runs.
 
     Args:
-        project: the project's name.
-        tag: the release's tag (default: its version).
-        cases: the variants, each with its wheel and records.
-        bundled: the bundled packages.
-        sdists: of the project and of these.
+        release: its files.
         uploaded: when each file was first published, by its sha256.
-        provenance: the names of the files with the provenance of a wheel.
     """
-    versions = [case.candidate.wheel.version.public for case in cases]
+    bundled, sdists = release.bundled, release.sdists
     return Catalogue(
-        project=project,
-        tag=tag or versions[0],
+        project=release.project,
+        tag=release.tag or release.cases[0].candidate.wheel.version.public,
         wheels=(
-            *(_wheel(case, uploaded, provenance) for case in cases),
+            *(_wheel(case, uploaded, release.provenance) for case in release.cases),
             *(catalogue_wheel(own.wheel, own.sha256, uploaded[own.sha256]) for own in bundled),
         ),
         sdists=tuple(
@@ -117,16 +140,16 @@ def _smoke_run(case: ReleaseCase, record: SmokeRecord, asset: str) -> SmokeRun:
     )
 
 
-def release_table(cases: Sequence[ReleaseCase], bundled: Sequence[HashedWheel]) -> str:
+def release_table(release: Release) -> str:
     """One row a wheel: its size, its gates, and the GPUs it ran on; then the bundled packages."""
     cells = [("variant", "size", "gates", "smoke")]
-    for case in cases:
+    for case in release.cases:
         candidate = case.candidate
         gates = f"{len(candidate.gates):>2} ok"
         cells.append((case.variant.id, size_text(candidate.wheel.size), gates, _where(case)))
     head, *rows = table_rows("<7 >8 >5 <", cells, wrap=True)
     lines = [head, "-" * WIDTH, *rows]
-    lines += [f"with {package.path.name}" for package in bundled]
+    lines += [f"with {package.path.name}" for package in release.bundled]
     return "\n".join(lines)
 
 
@@ -192,39 +215,38 @@ def check_target(out: Path) -> None:
         raise UsageError(f"{out} is there and is no earlier release; remove it or name another")
 
 
-def write_release(
-    out: Path,
-    cases: Sequence[ReleaseCase],
-    bundled: Sequence[HashedWheel],
-    sdists: Sequence[Sdist],
-    catalogue: Catalogue,
-    provenance: Mapping[str, str],
-) -> None:
+def write_release(out: Path, release: Release, catalogue: Catalogue) -> None:
     """Replace `out` with a folder whose files are the assets of the release.
 
     These are the wheels, each with its metadata file and its provenance, the sdists, the records,
     the catalogue and the sums of all. The folders in it are for `assemble` itself and for PyPI.
     """
     with make_folder_atomically(out) as folder:
-        (folder / PYPI).mkdir()
-        published: list[HashedWheel] = [case.candidate for case in cases]
-        for source in [*published, *bundled]:
+        for source in release.wheels:
             wheel = _copy(source, folder)
             # PEP 658 looks for it at the wheel's own address.
             beside = wheel.with_name(f"{wheel.name}.metadata")
             beside.write_bytes(source.wheel.metadata_bytes)
-            if source.wheel.version.local is None:
-                os.link(wheel, folder / PYPI / wheel.name)
-        for sdist in sdists:
-            copy = Path(shutil.copyfile(sdist.path, folder / sdist.path.name))
-            os.link(copy, folder / PYPI / copy.name)
-        for case in cases:
-            _write_records(case, folder)
-        for name, text in provenance.items():
+        for sdist in release.sdists:
+            shutil.copyfile(sdist.path, folder / sdist.path.name)
+        texts = {**release.provenance, catalogues.FILE: catalogues.catalogue_text(catalogue)}
+        for case in release.cases:
+            for build in case.builds:
+                texts[build_asset(case.variant)] = build_record.record_text(build)
+            for number, smoke in enumerate(case.smokes, start=1):
+                texts[smoke_asset(case.variant, number)] = smoke_record.dump_smoke(smoke)
+        for name, text in texts.items():
             (folder / name).write_text(text, encoding="utf-8")
-        text = catalogues.catalogue_text(catalogue)
-        (folder / catalogues.FILE).write_text(text, encoding="utf-8")
-        (folder / SUMS).write_text("".join(_sums(folder)), encoding="utf-8")
+        for name in (PYPI, SMOKE_FOLDER, build_record.FOLDER):
+            (folder / name).mkdir()
+        assets = [path for path in sorted(folder.iterdir()) if path.is_file()]
+        for asset in assets:
+            for place in places_of_asset(asset.name):
+                if place != asset.name:
+                    os.link(asset, folder / place)
+        # As `sha256sum -c` reads them.
+        sums = "".join(f"{sha256(asset)}  {asset.name}\n" for asset in assets)
+        (folder / SUMS).write_text(sums, encoding="utf-8")
 
 
 def _copy(wheel: HashedWheel, folder: Path) -> Path:
@@ -233,71 +255,3 @@ def _copy(wheel: HashedWheel, folder: Path) -> Path:
     if sha256(copy) != wheel.sha256:
         raise TorchwheelError(f"{wheel.path} changed while it was copied; run again")
     return copy
-
-
-def _write_records(case: ReleaseCase, folder: Path) -> None:
-    """Write a variant's records where `assemble` looks for them, and as assets."""
-    for build in case.builds:
-        build_record.save_record(folder, build)
-        file = folder / build_record.FOLDER / f"{case.variant.id}.json"
-        os.link(file, folder / build_asset(case.variant))
-    (folder / SMOKE_FOLDER).mkdir(exist_ok=True)
-    for number, smoke in enumerate(case.smokes, start=1):
-        file = folder / SMOKE_FOLDER / f"{case.variant.id}.{number}.json"
-        file.write_text(smoke_record.dump_smoke(smoke), encoding="utf-8")
-        os.link(file, folder / smoke_asset(case.variant, number))
-
-
-def _sums(folder: Path) -> Iterator[str]:
-    """The lines of SHA256SUMS for the assets in a folder, as `sha256sum -c` reads them."""
-    for path in sorted(folder.iterdir()):
-        if path.is_file():
-            yield f"{sha256(path)}  {path.name}\n"
-
-
-SUFFIX = ".provenance"
-"""Ends the name of the file with the PEP 740 provenance of a wheel, after the wheel's name."""
-
-
-def provenance_text(attestation: Attestation) -> str | None:
-    """The provenance of a wheel as an index serves it (PEP 740): an object with one attestation.
-
-    Nobody uploads to a static index, so the Trusted Publisher that the PEP wants is the job that
-    built and signed the wheel, as its certificate says.
-
-    Returns:
-        JSON; None if the attestation is of several files, or not of a job of GitHub's: readers of
-        provenance know no other forge of ours by its certificate.
-    """
-    publisher = _publisher(attestation.signer)
-    if publisher is None or len(attestation.subjects) != 1:
-        return None
-    bundle = {"publisher": publisher, "attestations": [_attestation(attestation.content)]}
-    return json.dumps({"version": 1, "attestation_bundles": [bundle]}, indent=1) + "\n"
-
-
-def _publisher(signer: Signer) -> dict[str, object] | None:
-    if not signer.repository.startswith(f"{GITHUB}/"):
-        return None
-    return {
-        "kind": "GitHub",
-        "claims": {},  # an index keeps those of an upload
-        "repository": signer.repository.removeprefix(f"{GITHUB}/"),
-        "workflow": PurePosixPath(signer.caller.rpartition("@")[0]).name,
-        "environment": None,
-    }
-
-
-def _attestation(bundle: Any) -> dict[str, object]:  # noqa: ANN401 - JSON that sigstore has verified
-    material, envelope = bundle["verificationMaterial"], bundle["dsseEnvelope"]
-    return {
-        "version": 1,
-        "verification_material": {
-            "certificate": material["certificate"]["rawBytes"],
-            "transparency_entries": material["tlogEntries"],
-        },
-        "envelope": {
-            "statement": envelope["payload"],
-            "signature": envelope["signatures"][0]["sig"],
-        },
-    }

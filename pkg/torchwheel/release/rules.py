@@ -30,7 +30,8 @@ _RUNTIME = "torchwheel-runtime"
 _AGAIN = "smoke-test this wheel again"
 _REBUILD = "build it from these"
 
-ReleaseRule = Callable[[ReleaseSources, ReleaseCase], Iterator[str]]
+CaseRule = Callable[[ReleaseSources, ReleaseCase], Iterator[str]]
+ReleaseRule = Callable[[Sequence[ReleaseCase], Version | None], Iterator[str]]
 
 
 def release_faults(
@@ -40,10 +41,10 @@ def release_faults(
     faults = [
         f"{case.variant.id}: {text}"
         for case in cases
-        for rule in RULES
+        for rule in CASE_RULES
         for text in rule(sources, case)
     ]
-    return [*faults, *_family_faults(cases), *_version_faults(cases, version)]
+    return [*faults, *(text for rule in RELEASE_RULES for text in rule(cases, version))]
 
 
 def name_and_tags(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
@@ -343,26 +344,7 @@ def known_arch(text: str, backend: Backend) -> Arch | None:
     return arch if arch.name in arch_names(backend) else None
 
 
-RULES: tuple[ReleaseRule, ...] = (
-    name_and_tags,
-    claims_match,
-    gates_hold,
-    build_record_matches,
-    reproducible,
-    smoke_records_match,
-    imports_complete,
-    torch_claimed,
-    tests_complete,
-    skips_allowed,
-    every_test_ran,
-    dates_possible,
-    bundled_match,
-    ran_on_gpu,
-    ran_prebuilt,
-)
-
-
-def _family_faults(cases: Sequence[ReleaseCase]) -> Iterator[str]:
+def families_complete(cases: Sequence[ReleaseCase], _version: Version | None) -> Iterator[str]:
     """A line for each run on a GPU that lacks an operator family which another one names."""
     runs = [
         (case, record)
@@ -383,13 +365,36 @@ def _family_faults(cases: Sequence[ReleaseCase]) -> Iterator[str]:
                 )
 
 
-def _version_faults(cases: Sequence[ReleaseCase], expected: Version | None) -> Iterator[str]:
+def one_version(cases: Sequence[ReleaseCase], expected: Version | None) -> Iterator[str]:
     """A line for each wheel that has another version than the release, or than the first wheel."""
     versions = {case.variant.id: case.candidate.wheel.version.public for case in cases}
     right = expected.public if expected else next(iter(versions.values()), None)
     for name, version in versions.items():
         if version != right:
             yield f"{name}: version {version}; expected {right}"
+
+
+CASE_RULES: tuple[CaseRule, ...] = (
+    name_and_tags,
+    claims_match,
+    gates_hold,
+    build_record_matches,
+    reproducible,
+    smoke_records_match,
+    imports_complete,
+    torch_claimed,
+    tests_complete,
+    skips_allowed,
+    every_test_ran,
+    dates_possible,
+    bundled_match,
+    ran_on_gpu,
+    ran_prebuilt,
+)
+"""What each variant of a release must hold."""
+
+RELEASE_RULES: tuple[ReleaseRule, ...] = (families_complete, one_version)
+"""What the variants must hold together."""
 
 
 def _text(value: object) -> str:

@@ -17,13 +17,13 @@ from torchwheel.inspect.wheel import Wheel
 from torchwheel.interpreters import Interpreter, running_interpreter
 from torchwheel.smoke.requirements import LOCK_OPTIONS as LOCKED
 from torchwheel.smoke.requirements import check_installed, find_lock, requirements
+from torchwheel.toolkit.toolkit_home import set_header_times
 from torchwheel_runtime import files, process
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.lock import LockBusyError, fail_if_busy, say_waiting
 from torchwheel_runtime.ownership import check_tree, let_others_read, trusted_folder
 from torchwheel_runtime.pip import pip_install
 from torchwheel_runtime.toolkit.cache import hold_folder_lock
-from torchwheel_runtime.toolkit.toolkit_home import set_header_times
 
 TORCH = "torch"
 COMPLETE = "complete"

@@ -59,9 +59,13 @@ _ROOTS: Mapping[str, str] = {"cuda": CUDA_HOME, "rocm": ROCM_PATH}
 
 def needed_variables(environ: Mapping[str, str]) -> list[str]:
     """The variables that a native build needs beside ABI and that `environ` lacks."""
-    backend: Backend = "rocm" if environ.get(BACKEND) == "rocm" else "cuda"
+    backend = _backend(environ)
     needed = (_ROOTS[backend], VARIABLES[backend], TOOLKIT, TORCH, TORCH_RELEASE)
     return [name for name in needed if not environ.get(name)]
+
+
+def _backend(environ: Mapping[str, str]) -> Backend:
+    return "rocm" if environ.get(BACKEND) == "rocm" else "cuda"
 
 
 def can_complete(environ: Mapping[str, str]) -> bool:
@@ -187,7 +191,7 @@ def require_stable_floor(extension: Extension, target: Target) -> None:
 
 
 def _device_compiler(environ: Mapping[str, str], machine: str, *, cross: bool) -> DeviceCompiler:
-    backend: Backend = "rocm" if environ.get(BACKEND) == "rocm" else "cuda"
+    backend = _backend(environ)
     root, release = Path(environ[_ROOTS[backend]]), ToolkitRelease(backend, environ[TOOLKIT])
     variable = VARIABLES[backend]
     gpus = functools.partial(visible_gpus, backend, environ)

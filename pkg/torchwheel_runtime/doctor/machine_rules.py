@@ -12,7 +12,7 @@ from torchwheel_runtime.doctor.package_rules import libraries_to_judge, reinstal
 from torchwheel_runtime.doctor.remedies import comes_with_other_torch, is_idle
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.machine.facts import Machine, Torch
-from torchwheel_runtime.runtime.build import DOWNLOAD_VARIABLE
+from torchwheel_runtime.runtime.build import release_to_download
 from torchwheel_runtime.validate.at_load import load_findings
 from torchwheel_runtime.validate.before_build import (
     archs_to_build,
@@ -69,7 +69,9 @@ def mismatched_library(case: Case) -> Iterator[Finding]:
     for finding in findings:
         if finding.rule == "backend" and is_idle(case):
             continue
-        if finding.blocks or lacking or _matters(finding, machine):
+        # Without a GPU, idle kernels are not a fault.
+        matters = finding.rule != "backend" or machine.gpus or machine.driver
+        if finding.blocks or lacking or matters:
             yield finding
 
 
@@ -130,11 +132,6 @@ def _arch_list(natives: tuple[NativeLibrary, ...]) -> tuple[Arch, ...]:
     return tuple(arch.with_ptx(arch in ptx) for arch in sort_archs(archs))
 
 
-def _matters(finding: Finding, machine: Machine) -> bool:
-    """Whether a finding matters: without a GPU, idle kernels are not a fault."""
-    return finding.rule != "backend" or bool(machine.gpus or machine.driver)
-
-
 _INSTALL_DRIVER = {
     "cuda": "install NVIDIA's driver, or start the container with its GPUs (`--gpus all`)",
     "rocm": "install AMD's driver (amdgpu), or start the container with `--device /dev/kfd`",
@@ -184,8 +181,7 @@ def cannot_build(case: Case) -> Iterator[Finding]:
     abi = "stable" if status.waiting_gpus else flavour_for(torch)
     needs = LibraryNeeds(abi, backend=torch.backend)
     toolkit = preferred_toolkit(needs, torch, machine.toolkits)
-    downloads = case.environ.get(DOWNLOAD_VARIABLE) == "1" and torch.cuda
-    if downloads and (toolkit is None or toolkit.problem):
+    if (toolkit is None or toolkit.problem) and release_to_download(torch, case.environ):
         return
     try:
         if toolkit and toolkit.release:

@@ -68,13 +68,9 @@ def obtain_library(
 ) -> tuple[LoadableFile, LoadStep]:
     """The library of an operator, or the module of an ordinary extension, for this machine.
 
-    Args:
-        extension: the extension.
-        package: the folder of its package.
-        name: the operator; None for all of an ordinary extension.
-        environ: names toolkits and compilers, and may name an arch list.
-        kernels_for: a GPU, for which the operator's kernel library is built: a part that knows
-            neither torch nor Python, for a front end.
+    Without a name it is all of an ordinary extension. With a GPU in `kernels_for` it is the
+    operator's kernel library for that GPU: a part for a front end, which knows neither torch nor
+    Python. `environ` names toolkits and compilers, and may name an arch list.
 
     Returns:
         The verified library, open, and whether it was cached or built.
@@ -240,6 +236,11 @@ def _downloadable_release(torch: Torch) -> str | None:
         return None
 
 
+def release_to_download(torch: Torch, environ: Mapping[str, str]) -> str | None:
+    """The CUDA release that a build may download and can; None if there is none."""
+    return _downloadable_release(torch) if environ.get(DOWNLOAD_VARIABLE) == "1" else None
+
+
 def download_toolkit(
     torch: Torch, environ: Mapping[str, str], progress: Progress
 ) -> InstalledToolkit | None:
@@ -248,7 +249,7 @@ def download_toolkit(
     Raises:
         TorchwheelError: the download failed.
     """
-    release = _downloadable_release(torch) if environ.get(DOWNLOAD_VARIABLE) == "1" else None
+    release = release_to_download(torch, environ)
     if release is None:
         return None
     from torchwheel_runtime.toolkit.provision import provision_pypi  # noqa: PLC0415 - starts pip
@@ -265,12 +266,8 @@ def library_request(
 ) -> LibraryRequest:
     """The request for the library of a target: everything that decides its bytes.
 
-    Args:
-        extension: the extension.
-        name: the operator; None for the whole extension.
-        target: the build's target.
-        compilers: the exact versions of the toolkit and the host compiler.
-        torch: torch's version.
+    Without the name of an operator, it is the whole extension's. `compilers` has the exact versions
+    of the toolkit and the host compiler, `torch` that of torch.
     """
     recipe = Recipe(extension, sources_of(extension, target, name), target)
     folders = {**folders_of(target), "cxx": Path(target.cxx)}

@@ -125,14 +125,10 @@ class FirstCall:
     def __init__(
         self, namespace: str, ops: Sequence[str], key: str, obtain: Callable[[], Callable[[], None]]
     ) -> None:
-        """Make the interceptors.
+        """Make the interceptors of these operators, which are defined already.
 
-        Args:
-            namespace: the operators' namespace.
-            ops: their names. The operators are already defined.
-            key: the dispatch key of the native kernels.
-            obtain: obtains the library, once, while other threads wait. It returns the function
-                that loads it.
+        `key` is the dispatch key of the native kernels. `obtain` obtains the library, once, while
+        other threads wait, and returns the function that loads it.
         """
         self._obtain = obtain
         self._lock = threading.RLock()
@@ -183,15 +179,10 @@ class Router:
     ) -> None:
         """Take the interceptors of the family.
 
-        Args:
-            namespace: the operators' namespace.
-            ops: their names.
-            key: the dispatch key of the native kernels.
-            statuses: the status of the family on each GPU without kernels.
-            build: builds kernels for a GPU where the family waits, once; it returns what the family
-                runs on there, and on the other GPUs that share the kernels.
-            report: hears of what the family runs on, at the first call on a GPU. If it raises, the
-                call raises, and the next one calls it again.
+        `build` builds kernels for a GPU where the family waits, once; it returns what the family
+        runs on there, and on the other GPUs that share the kernels. `report` hears of what the
+        family runs on, at the first call on a GPU. If it raises, the call raises, and the next one
+        calls it again.
         """
         import torch  # noqa: PLC0415 - see prebuilt.load_library
 

@@ -165,13 +165,7 @@ def build_kernels(
 ) -> Mapping[int, OperatorStatus]:
     """Build a family's kernels for a GPU, and give them to the front end. Never raises.
 
-    Args:
-        extension: the extension.
-        package: the folder of its package.
-        parts: the libraries that were chosen.
-        front_end: takes what is built.
-        status: the family's status, with the reason why nothing prebuilt serves the GPU.
-        gpu: the GPU's index.
+    `status` is the family's, with the reason why nothing prebuilt serves the GPU.
 
     Returns:
         What the family runs on there, and on other GPUs of the same arch that nothing serves.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from torchwheel_runtime.builder.extension import LIBRARIES, Extension
 from torchwheel_runtime.runtime import prebuilt
 from torchwheel_runtime.runtime.first_call import FirstCall, Router
-from torchwheel_runtime.runtime.prebuilt import has_parts, load_problem
+from torchwheel_runtime.runtime.prebuilt import has_parts
 from torchwheel_runtime.runtime.status import (
     MODE_VARIABLE,
     ExtensionStatus,
@@ -94,14 +94,7 @@ class LoadedExtension:
         ops: Mapping[str, Sequence[str]],
         mode: Mode,
     ) -> None:
-        """Load nothing yet: every operator falls back.
-
-        Args:
-            extension: the description of the extension.
-            package: the folder of its package.
-            ops: per operator family, the names of its operators that have a native kernel.
-            mode: the mode, which says what may be tried.
-        """
+        """Load nothing yet: every operator falls back. `load` says what the arguments are."""
         self.extension = extension
         self.package = package
         self.mode = mode
@@ -184,10 +177,9 @@ class LoadedExtension:
             library, choose = self.package / LIBRARIES / "front_end", self._choose_parts
         else:
             libraries = prebuilt.find_libraries(self.extension, self.package)
-            library = libraries[0] if libraries else None
             # A module has functions of its own, so it is imported with the package.
-            if prebuilt.module_files(self.extension, self.package):
-                library = None
+            at_once = prebuilt.module_files(self.extension, self.package)
+            library = libraries[0] if libraries and not at_once else None
             choose = functools.partial(self._choose, libraries)
         if library and _has_gpu_support():
             self._set_status(self.operators, way="prebuilt", library=library, refusals=())
@@ -277,9 +269,7 @@ class LoadedExtension:
 
     def _choose(self, libraries: Sequence[Path], ask_driver: bool) -> Callable[[], None]:
         """Choose the library; returns the function that loads what was chosen."""
-        refusal = prebuilt.refusal_of(
-            libraries, lambda: load_problem(self.extension, ask_driver=ask_driver)
-        )
+        refusal = prebuilt.refusal_of(self.extension, libraries, ask_driver=ask_driver)
         if refusal:
             return lambda: self._do_without(self.operators, (refusal,))
         return lambda: self._load_prebuilt(libraries)

@@ -121,11 +121,8 @@ def choose_parts(
 ) -> ChosenParts:
     """Choose the libraries for this machine, verify them, and open the kernel libraries.
 
-    Args:
-        extension: the extension.
-        package: the folder of its package.
-        ask_driver: whether there may be GPUs; a torch for CPUs needs no kernels.
-        environ: may name the kernel library to use, and rules to ignore.
+    The driver is asked where there may be GPUs: a torch for CPUs needs no kernels. `environ` may
+    name the kernel library to use, and rules to ignore.
 
     Raises:
         TorchwheelError: no intact front end serves this torch.
@@ -249,10 +246,7 @@ def verify_part(
 ) -> tuple[LoadableFile, str]:
     """The open library of a part and its interface. Nothing of it runs.
 
-    Args:
-        part: its claims, with the hash of the file.
-        package: the folder of the package.
-        interface: that of the front end, for a kernel library.
+    Its claims have the hash of the file. For a kernel library, `interface` is the front end's.
 
     Raises:
         TorchwheelError: the file is not the one that was installed, or does not fit the front end.

@@ -9,7 +9,7 @@ import importlib.util
 import os
 import sys
 from base64 import urlsafe_b64decode
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
@@ -17,16 +17,19 @@ from typing import TYPE_CHECKING
 
 from torchwheel_runtime.builder.extension import LIBRARIES, Extension
 from torchwheel_runtime.errors import TorchwheelError
-from torchwheel_runtime.runtime.status import Refusal
+from torchwheel_runtime.runtime.status import (
+    MODE_VARIABLE,
+    Refusal,
+    may_build,
+    may_load,
+    read_mode,
+)
 
 if TYPE_CHECKING:  # an import asks for no GPU, and reads no claims
     from torchwheel_runtime.arch.devices import Gpu
     from torchwheel_runtime.arch.model import Arch, Backend
     from torchwheel_runtime.claims import Claims
     from torchwheel_runtime.loadable import LoadableFile
-
-
-from torchwheel_runtime.runtime.status import MODE_VARIABLE, may_build, may_load, read_mode
 
 
 def installed_claims(distribution: str) -> "Claims | None":
@@ -43,10 +46,8 @@ def installed_claims(distribution: str) -> "Claims | None":
 def load_problem(extension: Extension, *, ask_driver: bool) -> str | None:
     """Why the prebuilt library must not be loaded, and what to do; None if it may be.
 
-    Args:
-        extension: the description of the extension.
-        ask_driver: whether the driver and the visible GPUs count too. To ask takes longer than the
-            import, and must not happen before a fork. Torch and the C library cost microseconds.
+    With `ask_driver` the driver and the visible GPUs count too. To ask takes longer than the
+    import, and must not happen before a fork. Torch and the C library cost microseconds.
     """
     claimed = installed_claims(extension.package)
     if claimed is None:
@@ -74,10 +75,6 @@ def load_problem(extension: Extension, *, ask_driver: bool) -> str | None:
     return "; ".join(finding.line for finding in blocking) or None
 
 
-LoadCheck = Callable[[], str | None]
-"""Returns why the installed wheel does not fit this machine, or None."""
-
-
 def find_libraries(extension: Extension, package: Path) -> tuple[Path, ...]:
     """The prebuilt libraries of an installed package, and its extension module for this Python."""
     return (*sorted((package / LIBRARIES).glob("*.so")), *module_files(extension, package))
@@ -88,17 +85,14 @@ def has_parts(package: Path) -> bool:
     return (package / LIBRARIES / "front_end").is_dir()
 
 
-def refusal_of(libraries: Sequence[Path], check: LoadCheck) -> Refusal | None:
-    """Why no prebuilt library may be loaded; None if one may. Never raises.
-
-    Args:
-        libraries: those of the package.
-        check: called if there is a library.
-    """
+def refusal_of(
+    extension: Extension, libraries: Sequence[Path], *, ask_driver: bool
+) -> Refusal | None:
+    """Why none of these prebuilt libraries may be loaded; None if one may. Never raises."""
     if not libraries:
         return Refusal("prebuilt", "none in this installation", fault=False)
     try:
-        problem = check()
+        problem = load_problem(extension, ask_driver=ask_driver)
     except Exception as error:  # missing facts must not end an import or a call
         problem = reason_of(error)
     return Refusal("prebuilt", problem) if problem else None
@@ -187,13 +181,7 @@ def _recorded_sha256(distribution: str, file: Path) -> str | None:
 
 
 def replaced_text(expected: str, found: str, package: str) -> str:
-    """What is wrong with a library of an installed wheel that has another SHA-256, and what to do.
-
-    Args:
-        expected: the hash that the wheel states.
-        found: the hash of the file that is there.
-        package: what is to be installed again.
-    """
+    """What is wrong with a library of an installed wheel that has another SHA-256, and the fix."""
     return (
         f"expected the file that was installed (sha256 {expected[:8]}…), found another "
         f"({found[:8]}…); reinstall {package}"
@@ -294,7 +282,7 @@ def load_module(extension: Extension, package: Path) -> ModuleType:
     refusals: tuple[Refusal, ...] = ()
     if may_load(mode):
         libraries = find_libraries(extension, package)
-        refusal = refusal_of(libraries, lambda: load_problem(extension, ask_driver=False))
+        refusal = refusal_of(extension, libraries, ask_driver=False)
         if refusal:
             refusals = (refusal,)
         else:

@@ -12,7 +12,6 @@ from torchwheel_runtime.files import make_executable, path_inside
 from torchwheel_runtime.toolkit.cache import make_once
 from torchwheel_runtime.toolkit.index import download, target_options
 from torchwheel_runtime.toolkit.lock import Component, components, pinned_requirements
-from torchwheel_runtime.toolkit.toolkit_home import link_plain_names
 
 # The toolkit's root in the wheels.
 _PREFIX = "nvidia/cu{major}/"
@@ -68,3 +67,11 @@ def _add_links(root: Path) -> None:
     """Add the links that tools expect and the wheels lack."""
     (root / "lib64").symlink_to("lib")
     link_plain_names(root / "lib")
+
+
+def link_plain_names(folder: Path) -> None:
+    """Link each library under the linker's name for it: libcudart.so to libcudart.so.13."""
+    for library in sorted(folder.glob("lib*.so.*")):
+        plain = library.with_name(library.name.partition(".so")[0] + ".so")
+        if not plain.exists():
+            plain.symlink_to(library.name)

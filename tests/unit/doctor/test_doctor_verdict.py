@@ -277,6 +277,9 @@ def test_a_toolkit_that_may_be_downloaded_is_not_missing():
     allowed = dataclasses.replace(made, environ={"TORCHWHEEL_DOWNLOAD": "1"})
     assert not judge(made).ok
     assert judge(allowed).ok
+    # No lock has a compiler of CUDA 12, so the build would fail.
+    older = dataclasses.replace(made.machine, torch=dataclasses.replace(CUDA_TORCH, cuda="12.4"))
+    assert names(judge(dataclasses.replace(allowed, machine=older))) == ["toolkit"]
 
 
 def test_a_gpu_without_code_is_built_for_beside_those_with_kernels():

@@ -23,8 +23,7 @@ from torchwheel.evidence.files import (
     verify_published,
 )
 from torchwheel.evidence.policy import RELEASES, Policy
-from torchwheel.install.attestation import bundles_of_provenance
-from torchwheel.release.folder import provenance_text
+from torchwheel.evidence.provenance import bundles_of_provenance, provenance_text
 from torchwheel_runtime.errors import TorchwheelError
 
 # A file that was verified is not verified again; whatever differs is, and nobody can add one.

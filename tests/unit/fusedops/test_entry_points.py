@@ -85,21 +85,12 @@ def test_results_go_to_the_callers_tensors(case):
     assert all(torch.equal(one, other) for one, other in zip(outs, expected, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("out", "says"),
-    [
-        (torch.empty(3, 2), r"bias_add_fp32: out: expected shape \[2, 3\], found \[3, 2\]"),
-        (torch.empty(3, 2).t(), "out: expected contiguous memory that starts on 16 bytes"),
-        (torch.empty(8)[1:7].view(2, 3), "out: expected contiguous memory that starts on 16"),
-        (torch.empty(2, 3).double(), "out: expected dtype float32, found float64"),
-        (torch.empty(2, 3, device="meta"), "out: expected device cpu, found meta"),
-        ((torch.empty(2, 3),), "out: expected a torch.Tensor, found tuple"),
-    ],
-)
-def test_out_that_does_not_fit_is_refused(out, says):
+def test_out_that_does_not_fit_is_refused_by_the_entry_points_name():
+    """test_outputs.py of tests/smoke has all that does not fit."""
     x = torch.ones(2, 3)
-    with pytest.raises((ValueError, TypeError), match=says):
-        PYTHONS["bias_add_fp32"](x, x[0], out=out)
+    says = r"bias_add_fp32: out: expected shape \[2, 3\], found \[3, 2\]"
+    with pytest.raises(ValueError, match=says):
+        PYTHONS["bias_add_fp32"](x, x[0], out=torch.empty(3, 2))
 
 
 def test_a_module_over_dlpack_gets_the_schema_and_the_way_in_python():

@@ -9,12 +9,12 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import parse_wheel_filename
 
 import wheelmaker
+from torchwheel.index.client import JSON
 from torchwheel.index.note import KEY, IndexNote, needs_of_claims, note_json
 from torchwheel.inspect.local_version import read_local_version
 from torchwheel.install.choose import Judgement, judge
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import OfferedWheel, needs_of_name
-from torchwheel.toolkit.project_page import JSON
 from torchwheel_runtime.arch.devices import Driver, Gpu
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.fetch import Answer

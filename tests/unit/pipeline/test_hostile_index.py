@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from loopback import serving
+from torchwheel.index import client
 from torchwheel.sdist.request import find_source
-from torchwheel.toolkit import project_page
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
 
@@ -127,7 +127,7 @@ def test_what_is_right_is_taken(build):
     ],
 )
 def test_a_lie_is_one_line(build, monkeypatch, answers, says):
-    monkeypatch.setattr(project_page, "SDIST_BYTES", 50)
+    monkeypatch.setattr(client, "SDIST_BYTES", 50)
     line = refused(build, answers((build.here / FILE).as_uri()))
     assert says in line
     assert "secret" not in line

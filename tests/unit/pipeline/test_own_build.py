@@ -23,6 +23,7 @@ from torchwheel.smoke.record import ImportRecord, MachineRecord, TestReport, jud
 from torchwheel.smoke.testing import EnvironmentTorch
 from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel.toolkit import torch_files
+from torchwheel.toolkit.toolkit_home import HEADER_TIME
 from torchwheel.toolkit.torch_files import TorchFile, torch_file
 from torchwheel_runtime.builder.environment import sysroot_flags
 from torchwheel_runtime.claims import Claims
@@ -30,7 +31,6 @@ from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.json_files import read_json
 from torchwheel_runtime.toolkit.index import IndexedFile
-from torchwheel_runtime.toolkit.toolkit_home import HEADER_TIME
 from wheelmaker import make_wheel
 
 PLAN = OwnBuildPlan(

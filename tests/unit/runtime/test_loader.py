@@ -16,7 +16,7 @@ from torch.library import Library  # noqa: E402
 
 from torchwheel_runtime import runtime  # noqa: E402
 from torchwheel_runtime.builder import Extension, Module, Operator  # noqa: E402
-from torchwheel_runtime.runtime import build, loader, prebuilt  # noqa: E402
+from torchwheel_runtime.runtime import build, prebuilt  # noqa: E402
 
 NUMBERS = itertools.count()
 
@@ -29,7 +29,7 @@ def extension(monkeypatch):
     for op in ("double", "negate"):
         library.define(f"{op}(Tensor x) -> Tensor")
         library.impl(op, lambda x: x * 0, "CompositeExplicitAutograd")
-    monkeypatch.setattr(loader, "load_problem", lambda _, **__: None)
+    monkeypatch.setattr(prebuilt, "load_problem", lambda _, **__: None)
     monkeypatch.delenv("TORCHWHEEL_MODE", raising=False)
     yield Extension(
         name,
@@ -117,7 +117,7 @@ def test_a_library_that_does_not_load_is_one_warning_that_names_it(extension, tm
 
 def test_what_does_not_fit_is_not_loaded(extension, tmp_path, monkeypatch, library):
     why = "torch >=2.11 expected, found 2.6.0"
-    monkeypatch.setattr(loader, "load_problem", lambda _, **__: why)
+    monkeypatch.setattr(prebuilt, "load_problem", lambda _, **__: why)
     monkeypatch.setattr(prebuilt, "load_library", lambda _: pytest.fail("it was loaded"))
     with pytest.warns(RuntimeWarning, match="prebuilt: torch >=2.11 expected, found 2.6.0"):
         load(extension, tmp_path)
@@ -290,7 +290,7 @@ def test_a_gpu_without_code_is_one_warning_and_another_way(
 ):
     problem = "archs: code for GPU 0 (A10, 8.6) expected, found 9.0"
     monkeypatch.setattr(
-        loader, "load_problem", lambda _, ask_driver: problem if ask_driver else None
+        prebuilt, "load_problem", lambda _, ask_driver: problem if ask_driver else None
     )
     built = (SimpleNamespace(path=tmp_path / "two.so", prepare=lambda: None), "jit build")
     monkeypatch.setattr(build, "obtain_library", (lambda *_: built) if builds else fails)
@@ -305,7 +305,7 @@ def test_a_gpu_without_code_is_one_warning_and_another_way(
 
 
 def test_a_check_that_fails_is_no_crash(extension, tmp_path, monkeypatch, library):
-    monkeypatch.setattr(loader, "load_problem", fails)
+    monkeypatch.setattr(prebuilt, "load_problem", fails)
     with pytest.warns(RuntimeWarning, match=r"prebuilt: no C\+\+ compiler"):
         load(extension, tmp_path)
 

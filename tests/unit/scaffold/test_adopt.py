@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foreign_project import FILES, SETUP, write_foreign_project
+from foreign_project import FILES, SETUP, write_foreign_project, write_tagged_project
 from linkmaker import LEAVING, plant
 from torchwheel.cli import main
 from torchwheel.matrix.load import load, parse
@@ -60,49 +60,76 @@ def containers_of_new():
     return yaml.safe_load(section)["containers"]
 
 
-def test_the_matrix_has_what_the_project_says(foreign, wheel):
-    adopt(foreign, wheel)
-    matrix = yaml.safe_load((foreign / "matrix.yaml").read_text())
-    assert matrix["project"] == {"name": "foreign-demo", "source": "."}
-    assert matrix["abis"] == {"ordinary": {}}
-    assert matrix["build"] == {
-        "requires": ["ninja", "packaging"],
-        "environment": {"DEMO_FORCE_BUILD": "TRUE"},
-        "imports": ["foreign_demo"],
-        "tests": "tests",
-        "archs_by": "replaced",
-    }
-    assert matrix["toolkits"]["cu130"]["archs"] == ["8.0", "12.0+PTX"]
+def asking(folder):
+    """The foreign project, with all that a person is asked about."""
+    text = SETUP.replace("import torch\n", "import torch, odd\n").replace(
+        "flags =", "HAS_GPU = torch.cuda.is_available()\nflags ="
+    )
+    text = text.replace('["torch>=2.6", "einops"]', "requirements()")
+    text = text.replace('", "FALSE") == "TRUE"', '", NO) == "TRUE"')
+    return write_foreign_project(folder, setup=text)
+
+
+def by_cmake(folder):
+    """A project that scikit-build-core and CMake build."""
+    return Path(shutil.copytree(ROOT / "tests" / "integration" / "cmake", folder))
+
+
+def asking_by_cmake(folder):
+    file = by_cmake(folder) / "CMakeLists.txt"
+    file.write_text(
+        "if(DEFINED ENV{FORCE_CUDA} OR $ENV{DEMO_DEBUG})  # $ENV{NOT_READ}\n"
+        f"execute_process(COMMAND nvidia-smi)\nendif()\n{file.read_text()}"
+    )
+    return folder
+
+
+def tagged(folder):
+    folder.mkdir()
+    write_tagged_project(folder, "setup.cfg")
+    return folder
+
+
+PROJECTS = {
+    "foreign": write_foreign_project,
+    "asking": asking,
+    "cmake": by_cmake,
+    "asking-cmake": asking_by_cmake,
+    "tagged": tagged,
+}
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_the_report_and_the_matrix_of_a_project(golden, tmp_path, name):
+    """What was read, and what a person must do: a line of both for each."""
+    folder = PROJECTS[name](tmp_path / name)
+    project = read_project(folder)
+    text, matrix = matrix_of(folder)
+    golden(f"{name}.txt", f"{report(project, folder, [])}\n\n{text}")
+    for line in project.todo:
+        assert f"#   TODO {line}" in text.splitlines()
     # Last year's tag builds with last year's packages.
     assert matrix["containers"] == containers_of_new()
-    assert matrix["smoke"] == {"requires": ["pytest", "einops", "numpy"]}
-    assert all("3.10" not in one["pythons"] for one in matrix["torch"].values())
-    assert "DEMO_NO_QUESTIONS (setup.py:8)" in (foreign / "matrix.yaml").read_text()
 
 
-def test_its_index_offers_torchwheel_once_a_line_is_no_comment(foreign, wheel):
-    adopt(foreign, wheel)
+def test_the_matrix_resolves_at_once_and_its_comments_are_right(foreign, wheel):
+    assert set(adopt(foreign, wheel).values()) == {"written", "extended"}
+    assert set(adopt(foreign, wheel).values()) == {"unchanged"}
+    # The wheel that it carries is not among the ignored ones.
+    assert (foreign / ".torchwheel" / ".gitignore").read_text().endswith("!*.whl\n")
+    assert (foreign / ".gitignore").read_text().startswith(FILES[".gitignore"])
     file = foreign / "matrix.yaml"
-    file.write_text(file.read_text().replace("  # bundled: ", "  bundled: "))
-    assert load(file).project.bundled == (f".torchwheel/{wheel.name}",)
-
-
-def test_it_is_built_twice_only_if_the_matrix_says_so(foreign, wheel):
-    """Workflows ask for it everywhere; a foreign build seldom gives equal bytes."""
-    adopt(foreign, wheel)
-    file = foreign / "matrix.yaml"
-    assert not can_build_twice(load(file))
-    file.write_text(file.read_text() + "\ngates: {reproducible: true}\n")
-    assert can_build_twice(load(file))
-
-
-def test_the_matrix_resolves_at_once(foreign, wheel):
-    adopt(foreign, wheel)
-    matrix = load(foreign / "matrix.yaml")
+    matrix = load(file)
     (first,) = select(matrix, ["default"])
     assert first.id.startswith("cu130-torch")
     assert len(select(matrix, ["release"])) == 8
     assert select(matrix, ["pull-request"]) == select(matrix, ["default"])
+    # Workflows ask for it everywhere; a foreign build seldom gives equal bytes.
+    assert not can_build_twice(matrix)
+    text = file.read_text().replace("  # bundled: ", "  bundled: ")
+    file.write_text(text + "\ngates: {reproducible: true}\n")
+    assert can_build_twice(load(file))
+    assert load(file).project.bundled == (f".torchwheel/{wheel.name}",)
 
 
 @pytest.mark.parametrize(
@@ -122,67 +149,9 @@ def test_what_another_setup_script_gives(tmp_path, old, new, key, value):
     assert matrix["build"][key] == (["packaging"] if value is None else value)
 
 
-def test_archs_under_a_condition_are_all_taken_and_a_person_is_asked(tmp_path):
-    later = SETUP.replace('>= Version("12.8")', '>= Version("13.2")')
-    folder = write_foreign_project(tmp_path / "foreign", setup=later)
-    text, matrix = matrix_of(folder)
-    # CUDA 13.0 has no 6.0, whatever the condition says.
-    assert matrix["toolkits"]["cu130"]["archs"] == ["8.0", "12.0+PTX"]
-    asked = (
-        "#   TODO setup.py:13: archs are under a condition, also 15; remove those that it leaves"
-    )
-    assert f"\n{asked} out\n" in text
-
-
-def test_abi3_is_one_wheel_for_every_python(tmp_path):
-    api = SETUP.replace(
-        "cmdclass=", "options={'bdist_wheel': {'py_limited_api': 'cp311'}}, cmdclass="
-    )
-    folder = write_foreign_project(tmp_path / "foreign", setup=api)
-    matrix = parse(matrix_of(folder)[0], "matrix.yaml")
-    assert {variant.id.rpartition("-")[2] for variant in select(matrix, ["release"])} == {"abi3"}
-
-
-def test_without_an_arch_of_its_own_the_environment_decides(tmp_path):
-    text = "\n".join(line for line in SETUP.splitlines() if "-gencode" not in line)
-    text = text.replace("if torch", "flags = []\nif 0: pass\nif torch").replace(
-        ":\nif 0", ": pass\nif 0"
-    )
-    text = "\n".join(
-        one + " pass" if one.startswith("if torch") else one for one in text.splitlines()
-    )
-    folder = write_foreign_project(tmp_path / "foreign", setup=text)
-    _, matrix = matrix_of(folder)
-    assert matrix["build"]["archs_by"] == "environment"
-    assert "9.0" in matrix["toolkits"]["cu130"]["archs"]
-
-
-def test_a_setup_script_that_sets_the_arch_list_has_it_replaced(tmp_path):
-    lines = [line for line in SETUP.splitlines() if "arch=" not in line and "Version(" not in line]
-    text = "\n".join(lines).replace('nvcc": flags', 'nvcc": []')
-    text = text.replace(
-        "FORCE_BUILD = ", 'os.environ["TORCH_CUDA_ARCH_LIST"] = "8.0"\nFORCE_BUILD = '
-    )
-    folder = write_foreign_project(tmp_path / "foreign", setup=text)
-    project = read_project(folder)
-    assert matrix_of(folder)[1]["build"]["archs_by"] == "replaced"
-    assert "hard-coded: none; the project sets them" in report(project, folder, [])
-
-
 @pytest.fixture
 def cmake(tmp_path):
-    """A project that scikit-build-core and CMake build."""
-    return Path(shutil.copytree(ROOT / "tests" / "integration" / "cmake", tmp_path / "cmake"))
-
-
-def test_a_project_of_cmake_is_built_as_a_whole(cmake):
-    project = read_project(cmake)
-    text, _ = matrix_of(cmake)
-    matrix = parse(text, "matrix.yaml")
-    assert (project.cmake, project.cuda, project.imports) == (True, True, ("halved",))
-    assert matrix.own_build.archs_by == "environment"
-    assert "shards" not in text
-    assert "CMake            compiles it, for the archs of CUDAARCHS" in report(project, cmake, [])
+    return by_cmake(tmp_path / "cmake")
 
 
 @pytest.mark.parametrize(
@@ -203,6 +172,8 @@ def test_archs_that_cmake_files_set_are_replaced(cmake, line, found):
     assert matrix.own_build.archs_by == ("replaced" if found else "environment")
     says = f"CMakeLists.txt:1: sets {found}; nvcc gets the matrix's archs instead"
     assert (says in project.todo) == bool(found)
+    decides = "the project sets them" if found else "TORCH_CUDA_ARCH_LIST decides"
+    assert f"hard-coded: none; {decides}" in report(project, cmake, [])
 
 
 def test_nothing_of_the_author_is_overwritten(foreign, wheel):
@@ -319,17 +290,6 @@ def ends_in_time(seconds=10):
         signal.signal(signal.SIGALRM, before)
 
 
-def test_a_second_time_there_is_nothing_to_do(foreign, wheel):
-    assert set(adopt(foreign, wheel).values()) == {"written", "extended"}
-    assert set(adopt(foreign, wheel).values()) == {"unchanged"}
-
-
-def test_ignored_wheels_do_not_hide_the_carried_one(foreign, wheel):
-    adopt(foreign, wheel)
-    assert (foreign / ".torchwheel" / ".gitignore").read_text().endswith("!*.whl\n")
-    assert (foreign / ".gitignore").read_text().startswith(FILES[".gitignore"])
-
-
 def test_a_new_project_gets_the_same_files(foreign, wheel, tmp_path):
     adopt(foreign, wheel)
     made = new_project("foreign-demo", tmp_path / "new", [wheel])
@@ -340,40 +300,6 @@ def test_a_new_project_gets_the_same_files(foreign, wheel, tmp_path):
     for path in same:
         ours, theirs = ((folder / path).read_text() for folder in (made, foreign))
         assert ours.replace('["wheels"]', '["matrix"]') == theirs
-
-
-def test_the_report_and_the_matrix_say_what_was_read_and_what_a_person_must_do(foreign):
-    text = SETUP.replace("import torch\n", "import torch, odd\n").replace(
-        "flags =", "HAS_GPU = torch.cuda.is_available()\nflags ="
-    )
-    text = text.replace('["torch>=2.6", "einops"]', "requirements()")
-    (foreign / "setup.py").write_text(text.replace('", "FALSE") == "TRUE"', '", NO) == "TRUE"'))
-    project = read_project(foreign)
-    says = report(project, foreign, []).splitlines()
-    for line in (
-        "extensions       foreign_demo._C",
-        "archs            hard-coded: 8.0 12.0+PTX 6.0",
-        "build variables  DEMO_FORCE_BUILD=1 (setup.py:7)",
-        "other variables  DEMO_NO_QUESTIONS (setup.py:8)",
-        "GPU questions    torch.cuda.is_available (setup.py:11)",
-    ):
-        assert line in says
-    todo = (
-        "setup.py:7: DEMO_FORCE_BUILD is set to 1; check that this turns it on",
-        "setup.py:11: asks torch.cuda.is_available, and builds have no GPU; set in "
-        "build.environment what makes it compile anyway",
-        "setup.py:14: archs are under a condition, also 16; remove those that it leaves out",
-        # The name of a module is no proof of a distribution's: nobody is told to install it.
-        "setup.py imports odd: add its distribution to build.requires",
-        "setup.py:22: install_requires of setup() is made by code; keep the minors of torch that "
-        "it wants below `torch`",
-    )
-    matrix = matrix_text(project, ".", "torchwheel-1-py3-none-any.whl").splitlines()
-    for line in todo:
-        assert f"{'TODO':<16} {line}" in says
-        assert f"#   TODO {line}" in matrix
-    assert set(todo) == set(project.todo)
-    assert "odd" not in project.build_requires
 
 
 CONFIG = """\
@@ -430,21 +356,6 @@ def test_metadata_that_code_makes_is_a_todo(tmp_path):
         "it wants below `torch`",
         "no package was found: fill in build.imports",
     )
-
-
-def test_what_cmake_asks_is_said(cmake):
-    file = cmake / "CMakeLists.txt"
-    file.write_text(
-        "if(DEFINED ENV{FORCE_CUDA} OR $ENV{DEMO_DEBUG})  # $ENV{NOT_READ}\n"
-        f"execute_process(COMMAND nvidia-smi)\nendif()\n{file.read_text()}"
-    )
-    project = read_project(cmake)
-    assert [*map(str, project.script.variables)] == [
-        *("FORCE_CUDA (CMakeLists.txt:1)", "DEMO_DEBUG (CMakeLists.txt:1)"),
-    ]
-    says = report(project, cmake, [])
-    assert "GPU questions    nvidia-smi (CMakeLists.txt:2)\n" in says
-    assert "TODO             CMakeLists.txt:1: FORCE_CUDA is set to 1; check that" in says
 
 
 @pytest.mark.parametrize(

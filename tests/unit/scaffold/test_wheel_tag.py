@@ -1,6 +1,6 @@
 """What a project says of the tag of its wheels, in each form, and the matrix that it gives.
 
-tests/integration/test_adopt_tags.py holds the forms to what setuptools makes of them.
+tests/integration/test_adopt_projects.py holds the forms to what setuptools makes of them.
 """
 
 import pytest
@@ -8,7 +8,7 @@ import pytest
 from foreign_project import CODE, TAG_FORMS, write_tagged_project
 from torchwheel.matrix.load import parse
 from torchwheel.matrix.variants import select
-from torchwheel.scaffold.adopt import matrix_text, report
+from torchwheel.scaffold.adopt import matrix_text
 from torchwheel.scaffold.foreign import read_project
 from torchwheel_runtime.errors import UsageError
 
@@ -96,19 +96,3 @@ def test_what_says_no_tag_is_a_todo(tmp_path, setup, says):
     project = read_project(tmp_path)
     assert project.declared.tag.python == "each"
     assert [one for one in project.todo if one.startswith(says)]
-
-
-def test_a_tag_that_is_worked_out_is_a_todo(tmp_path):
-    (tmp_path / "setup.py").write_text(
-        "class Wheel(bdist_wheel):\n    def get_tag(self):\n        return tag()\n"
-        "setup(name='a', cmdclass={'bdist_wheel': Wheel})\n"
-    )
-    project = read_project(tmp_path)
-    assert f"setup.py:2{_ASKED}" in project.todo
-    assert "wheel            one for each Python\n" in report(project, tmp_path, []) + "\n"
-
-
-def test_the_report_says_what_decides(tmp_path):
-    write_tagged_project(tmp_path, "setup.cfg")
-    says = report(read_project(tmp_path), tmp_path, [])
-    assert "abi3: one for every Python from 3.9, by py_limited_api of setup.cfg" in says

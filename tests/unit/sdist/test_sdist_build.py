@@ -16,14 +16,14 @@ from torchwheel.pipeline.repair import pack, stamp
 from torchwheel.sdist.request import LOCK, LOG, hold_build_folder
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.testing import import_torch
-from torchwheel_runtime.claims import Claims
-from torchwheel_runtime.errors import TorchwheelError
-from torchwheel_runtime.inspect.elf import read_library
-from torchwheel_runtime.toolkit.toolkit_home import (
+from torchwheel.toolkit.toolkit_home import (
     DRIVER_STUB,
     assemble_cuda_home,
     assemble_rocm_home,
 )
+from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.inspect.elf import read_library
 
 CXX = Path("/usr/bin/g++")
 CUDA_H = """\

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from loopback import serving
-from torchwheel.toolkit.project_page import OfferedFile, download_sdist, files_offered, find_sdist
+from torchwheel.index.client import OfferedFile, download_sdist, files_offered, find_sdist
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.pip import pip_reason

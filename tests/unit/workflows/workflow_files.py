@@ -94,10 +94,8 @@ def _installs_by_name(node: ast.AST) -> bool:
 
 def _command(node: ast.AST) -> str | None:
     for call in ast.walk(node):
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "session.run":
-            words = [arg.value for arg in call.args[:2] if isinstance(arg, ast.Constant)]
-            if words[:1] == ["torchwheel"]:
-                return str(words[1])
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "torchwheel":
+            return str(ast.literal_eval(call.args[1]))
     return None
 
 

@@ -1,6 +1,6 @@
 """A CUDA_HOME or ROCM_HOME for a project's own build, and the time of torch's headers.
 
-Standard library only: containers import this module.
+Containers import this module: standard library and packaging only.
 """
 
 import os
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from torchwheel_runtime import process
 from torchwheel_runtime.files import make_executable, write_text
+from torchwheel_runtime.toolkit.provision import link_plain_names
 
 HEADER_TIME = 1_000_000_000
 """When torch's headers were written, for all that compile with them."""
@@ -109,14 +110,6 @@ def _make_driver_stub(home: Path, cxx: Path) -> None:
     write_text(source, "".join(f'extern "C" void {name}() {{}}\n' for name in names))
     options = ["-shared", "-nostdlib", "-Wl,-soname,libcuda.so.1", "-o"]
     process.run([cxx, *options, stub, source]).require(f"a stub of {stub.name}")
-
-
-def link_plain_names(folder: Path) -> None:
-    """Link each library under the linker's name for it: libcudart.so to libcudart.so.13."""
-    for library in sorted(folder.glob("lib*.so.*")):
-        plain = library.with_name(library.name.partition(".so")[0] + ".so")
-        if not plain.exists():
-            plain.symlink_to(library.name)
 
 
 def write_script(path: Path, command: Sequence[str]) -> Path:

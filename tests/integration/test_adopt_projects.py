@@ -1,4 +1,8 @@
-"""docs/adopt.md, followed to the letter on a foreign tree with the torchwheel that it carries."""
+"""docs/adopt.md, followed to the letter on a foreign tree with the torchwheel that it carries.
+
+And the tag that `torchwheel adopt` reads of a project is the one that setuptools gives its wheel;
+where code decides it, a person is asked.
+"""
 
 import json
 import os
@@ -9,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from foreign_project import write_foreign_project
+from foreign_project import CODE, TAG_FORMS, write_foreign_project, write_tagged_project
+from torchwheel.scaffold.foreign import read_project
 from torchwheel_runtime.files import sha256
 
 pytestmark = pytest.mark.integration
@@ -108,3 +113,21 @@ def test_the_readme_of_a_new_project_starts_with_commands_that_run(tmp_path, env
     assert re.search(
         r"^\S*universal ", run(f"{build} -s matrix", folder, environment), re.MULTILINE
     )
+
+
+@pytest.mark.parametrize("form", TAG_FORMS)
+def test_the_wheel_has_the_tag(tmp_path, form):
+    expected = write_tagged_project(tmp_path, form)
+    command = [sys.executable, "setup.py", "--quiet", "bdist_wheel"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    (wheel,) = (tmp_path / "dist").iterdir()
+    own = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+    tags = {"": f"{own}-{own}", "py3": "py3-none"}
+    assert "-".join(wheel.name.split("-")[2:4]) == tags.get(expected, f"{expected}-abi3")
+    project = read_project(tmp_path)
+    if form in CODE:
+        assert any("code decides the tag of a wheel" in one for one in project.todo)
+        return
+    oldest = project.declared.tag.oldest.replace(".", "")
+    read = {"each": "", "abi3": f"cp{oldest}", "any": "py3"}[project.declared.tag.python]
+    assert read == expected

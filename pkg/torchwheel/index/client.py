@@ -1,4 +1,4 @@
-"""Reads the page of a project in an index: PEP 691's JSON, or the HTML of PEP 503.
+"""Reads what an index offers of a project: PEP 691's JSON, or the HTML of PEP 503.
 
 The sdist of a release is found there without running code. pip would run its setup.py to learn its
 requirements, which fails where torch is missing. So the file is downloaded by its hash, by the
