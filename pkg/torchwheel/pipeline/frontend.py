@@ -49,8 +49,8 @@ def find_launcher(say: Callable[[str], None]) -> tuple[str, ...]:
 _ERROR = re.compile(rf"torchwheel: |error: |E   |{process.RAISED.pattern}")
 # Error lines that give no reason: a compiler failed.
 _COMPILER_FAILED = re.compile(
-    r"error: command .* failed|RuntimeError: Error compiling objects"
-    r"|subprocess\.CalledProcessError: "
+    r"error: command .* failed|error: Command .* returned non-zero exit status"
+    r"|RuntimeError: Error compiling objects|subprocess\.CalledProcessError: "
 )
 # pypa/build says so of a backend, after a blank line and a tip.
 _BACKEND_ENDED = re.compile(r"(ERROR )?Backend subprocess exited")

@@ -176,6 +176,13 @@ def test_a_compilers_line_is_a_step(line, says):
             "a.cpp:3:1: error: x was not declared",
         ),
         (
+            [
+                "a.c:1:2: error: x",
+                "error: Command '['gcc', '-c', 'a.c']' returned non-zero exit status 1.",
+            ],
+            "a.c:1:2: error: x",
+        ),
+        (
             ["/p/a.cu(12): error: no y", "RuntimeError: Error compiling objects for extension"],
             "/p/a.cu(12): error: no y",
         ),
