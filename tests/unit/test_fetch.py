@@ -13,7 +13,7 @@ from loopback import serving
 from torchwheel_runtime import fetch
 from torchwheel_runtime.errors import DiskFullError, TorchwheelError, UsageError
 from torchwheel_runtime.fetch import Fetcher, check_address, link
-from torchwheel_runtime.text import hide_users
+from torchwheel_runtime.text import hide_secrets
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_an_address_that_may_not(url):
     ],
 )
 def test_a_user_and_a_password_are_not_shown(text, shown):
-    assert hide_users(text) == shown
+    assert hide_secrets(text) == shown
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from torchwheel.install.page import OfferedWheel
 from torchwheel.install.plan import Download, InstallPlan, Ranking
 from torchwheel_runtime.arch.model import BRANDS
 from torchwheel_runtime.doctor.remedies import PYTORCH
-from torchwheel_runtime.text import escape, hanging_lines, join_names, size_text
+from torchwheel_runtime.text import escape, hanging_lines, hide_secrets, join_names, size_text
 from torchwheel_runtime.validate.at_load import describe_driver
 from torchwheel_runtime.validate.torch_rules import describe_torch
 
@@ -21,7 +21,7 @@ SCHEMA = 1
 def ranking_text(ranking: Ranking, environment: TargetEnvironment, *, why: bool) -> str:
     """The facts of the machine, the wheel that is taken, and with `why` every other one."""
     fits = f"wheels: {len(ranking.judgements)}, of which fit: {len(ranking.accepted)}"
-    lines = [*_facts(environment), *_row("index", f"{ranking.url}: {fits}")]
+    lines = [*_facts(environment), *_row("index", f"{hide_secrets(ranking.url)}: {fits}")]
     if ranking.accepted:
         lines += _wheel_lines("takes", ranking.accepted[0])
     if why:
@@ -122,7 +122,7 @@ def ranking_json(ranking: Ranking, environment: TargetEnvironment, plan: Install
     document = {
         "schema": SCHEMA,
         "project": ranking.project,
-        "index": ranking.url,
+        "index": hide_secrets(ranking.url),
         "machine": machine,
         "chosen": chosen and _wheel_json(chosen),
         "installed": plan and [_download_json(one) for one in plan.downloads],
@@ -137,7 +137,7 @@ def _wheel_json(judgement: Judgement) -> dict[str, Any]:
     return {
         "file": candidate.file,
         "version": str(candidate.version),
-        "url": candidate.url,
+        "url": hide_secrets(candidate.url),
         "sha256": candidate.sha256,
         "described": candidate.described,
         "accepted": not judgement.reasons,
