@@ -52,11 +52,17 @@ def test_an_address_that_may_not(url):
         ("https://u:s@secret@host/x", "https://****@host/x"),
         ("git+https:/user:secret@host/x@v1", "git+https:/****@host/x@v1"),
         ("https://host:80/x@v1", "https://host:80/x@v1"),
+        (
+            "https://host/simple/?private_token=SECRET: not read",
+            "https://host/simple/?****: not read",
+        ),
+        ("'https://host/x?a=b&c=d', what?", "'https://host/x?****', what?"),
+        ("https://user:secret@host/x?a=b#c", "https://****@host/x?****#c"),
         ("https://host/@x, /a:/b@1", "https://host/@x, /a:/b@1"),
         ("https://host:80\nimage@sha256", "https://host:80\nimage@sha256"),
     ],
 )
-def test_a_user_and_a_password_are_not_shown(text, shown):
+def test_a_user_a_password_and_a_query_are_not_shown(text, shown):
     assert hide_secrets(text) == shown
 
 

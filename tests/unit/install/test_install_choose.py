@@ -62,6 +62,18 @@ FITS = candidate("1.0+cu130torch2.11")
         (described("1.0", wheelmaker.universal()), {"torch": "2.6.0+cpu"}, []),
         (described("1.0", wheelmaker.universal(["rocm 6.4"])), {}, []),
         (described("1.0", wheelmaker.PURE, platform="any"), {}, []),
+        # A backend is known or unknown, never another.
+        (candidate("1.0+xpu"), {}, ["backend"]),
+        (candidate("1.0+xpu"), {"torch": "2.11.0+cpu"}, ["backend"]),
+        (candidate("1.0+xpu"), {"torch": "2.11.0+xpu"}, []),
+        (candidate("1.0+npu"), {"torch": "2.11.0+xpu"}, ["backend"]),
+        (candidate("1.0+cpu"), {"torch": "2.11.0+xpu"}, ["backend"]),
+        (candidate("1.0+cu130"), {"torch": "2.11.0+xpu"}, ["backend"]),
+        (candidate("1.0", "py3-none"), {"torch": "2.11.0+xpu"}, []),
+        # What cannot be read is never any torch.
+        (candidate("1.0+torchnightly.cu130"), {}, ["torch"]),
+        (candidate("1.0+cu130torch2.9andhigher"), {}, []),
+        (candidate("1.0+cu130torch2.12andhigher"), {}, ["torch"]),
     ],
     ids=lambda value: value.file if hasattr(value, "file") else "",
 )
