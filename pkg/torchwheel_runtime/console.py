@@ -13,7 +13,7 @@ from typing import Any, Protocol, TextIO, cast
 
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.os_errors import explain
-from torchwheel_runtime.text import escape, escape_lines
+from torchwheel_runtime.text import escape, escape_lines, hide_secrets
 
 
 class Progress(Protocol):
@@ -148,7 +148,7 @@ def print_error(*lines: str) -> None:
         return
     try:
         # A name in the text could move the cursor, or show its letters in another order.
-        text = "\n".join(map(escape, lines))
+        text = "\n".join(escape(hide_secrets(line)) for line in lines)
         print(f"torchwheel: {text}", file=sys.stderr, flush=True)
     except OSError:
         _discard(2)

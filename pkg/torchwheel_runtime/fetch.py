@@ -31,7 +31,7 @@ from torchwheel_runtime.files import explain_full_disk
 from torchwheel_runtime.json_files import MAX_BYTES
 from torchwheel_runtime.os_errors import explain
 from torchwheel_runtime.ownership import NotRegularError, open_regular
-from torchwheel_runtime.text import hide_users, quote, shorten_line, size_text
+from torchwheel_runtime.text import hide_secrets, quote, shorten_line, size_text
 
 MOST_OF_FILE = 8 << 30
 """Bytes of a wheel; the greatest of torch itself have 3 GB."""
@@ -120,7 +120,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _shown(url: str) -> str:
-    return quote(shorten_line(hide_users(url)))[1:-1]
+    return quote(shorten_line(hide_secrets(url)))[1:-1]
 
 
 def open_url(
@@ -208,7 +208,8 @@ class Fetcher:
                     body = b"".join(_bounded(answer, url, MAX_BYTES))
                     return Answer(answer.geturl(), answer.headers.get_content_type(), body)
             except urllib.error.HTTPError as error:
-                if error.code not in (404, 410):
+                # A store such as S3 answers 403 for what is missing.
+                if error.code not in (403, 404, 410):
                     raise
                 error.close()
                 return None

@@ -8,7 +8,7 @@ from pathlib import Path
 from torchwheel_runtime import process
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, program_error
 from torchwheel_runtime.files import temporary_variables
-from torchwheel_runtime.text import hide_users, quote
+from torchwheel_runtime.text import hide_secrets, quote
 from torchwheel_runtime.versions import is_requirement
 
 _SECONDS = 3600
@@ -112,8 +112,13 @@ def pip_reason(output: str, advice: str = "") -> str:
         return _hash_mismatch(output)
     lines = process.printed_lines(output)
     errors = [line for line in lines if line.startswith("ERROR:")] or lines[-1:]
+    errors = [line for line in errors if "ResolutionImpossible" not in line] or errors
     reason = "; ".join(line.removeprefix("ERROR:").strip() for line in errors)
-    return hide_users(f"{reason or 'pip said nothing'}{advice}")
+    _, caused, rest = output.partition("The conflict is caused by:\n")
+    if caused:
+        causes = [line.strip() for line in rest.partition("\n\n")[0].splitlines()]
+        reason = f"{reason.rstrip('.')}: {'; '.join(filter(None, causes))}"
+    return hide_secrets(f"{reason or 'pip said nothing'}{advice}")
 
 
 def _hash_mismatch(output: str) -> str:

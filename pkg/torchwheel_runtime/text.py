@@ -62,9 +62,15 @@ _USERS = re.compile(
 )
 
 
-def hide_users(text: str) -> str:
-    """`text` without the users and passwords of the addresses in it."""
-    return _USERS.sub("****@", text)
+_QUERIES = re.compile(r"""(://[^\s?#"'<>]*)\?[^\s"'<>),;#]*[^\s"'<>),;:.#]""")
+
+
+def hide_secrets(text: str) -> str:
+    """`text` without the users, passwords and queries of the addresses in it.
+
+    A query may have a token, e.g. GitLab's `?private_token=...`.
+    """
+    return _QUERIES.sub(r"\1?****", _USERS.sub("****@", text))
 
 
 def dotted_path(path: KeyPath) -> str:

@@ -1,6 +1,7 @@
 """`torchwheel install` takes the right wheel of a served index, with pip and with uv."""
 
 import functools
+import http.server
 import json
 import platform
 import shutil
@@ -12,6 +13,7 @@ import pytest
 
 import setups
 import wheelmaker
+from loopback import serving
 from torchwheel.index.build import IndexedWheel, build_index
 from torchwheel.index.contents import all_groups
 from torchwheel.index.groups import groups_of
@@ -130,6 +132,73 @@ def test_the_wheel_for_the_torch_that_is_there(
     )
     assert f"demo @ {address}/files/demo-1.0.0" in frozen.stdout
     assert f"helper @ {address}/files/helper-1.2-py3-none-any.whl" in frozen.stdout
+
+
+@pytest.mark.parametrize("pip", [True, False])
+def test_settings_of_the_user_do_not_lead_elsewhere(
+    address, environment, torchwheel, tmp_path, pip
+):
+    """Each alone would keep the wheels out, and the command would say that they are there."""
+    python = environment("2.6.0+cu124", "12.4", pip=pip)
+    (tmp_path / "constraints.txt").write_text("demo==0.1\nhelper==0.1\n")
+    (tmp_path / "pip.conf").write_text(f"[global]\ntarget = {tmp_path / 'there'}\n")
+    settings = {
+        "PIP_TARGET": tmp_path / "there",
+        "PIP_PREFIX": tmp_path / "there",
+        "PIP_DRY_RUN": "1",
+        "PIP_NO_BINARY": ":all:",
+        "PIP_CONSTRAINT": tmp_path / "constraints.txt",
+        "PIP_CONFIG_FILE": tmp_path / "pip.conf",
+        "UV_CONSTRAINT": tmp_path / "constraints.txt",
+        "UV_NO_BINARY": "1",
+    }
+    call = ("install", "demo", "--index", address, "--python", python)
+    done = torchwheel(*call, cwd=tmp_path, **{name: str(one) for name, one in settings.items()})
+    assert done.returncode == 0, done.stderr
+    assert versions(python) == {
+        "demo": "1.0.0+cu124torch2.6",
+        "helper": "1.2",
+        "torch": "2.6.0+cu124",
+    }
+    assert not (tmp_path / "there").exists()
+
+
+def test_pypis_torch_is_pinned_by_the_version_that_pip_knows(environment, torchwheel, tmp_path):
+    """It is installed as 2.13.0 and calls itself 2.13.0+cu130."""
+    demo = wheelmaker.make_wheel(tmp_path / "dist", claims=None, requires=("needs_torch",))
+    build_index([IndexedWheel(demo, ("simple",))], tmp_path / "index")
+    links = tmp_path / "links"
+    wheelmaker.make_wheel(links, name="needs_torch", claims=None, requires=("torch==2.13.0",))
+    python = environment("2.13.0+cu130", "13.0")
+    (info,) = tmp_path.glob("venv/lib/python3*/site-packages/torch-*.dist-info")
+    info = info.rename(info.with_name("torch-2.13.0.dist-info"))
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.13.0\n")
+    index = f"{(tmp_path / 'index').as_uri()}/simple"
+    call = ("install", "demo", "--index", index, "--python", python)
+    done = torchwheel(*call, cwd=tmp_path, UV_FIND_LINKS=str(links), UV_OFFLINE="1")
+    assert done.returncode == 0, done.stderr
+
+
+class Store(http.server.SimpleHTTPRequestHandler):
+    """Answers 403 for what is missing, and no HEAD."""
+
+    def send_error(self, code, *_):
+        super().send_error(403 if code == 404 else code)
+
+    def do_HEAD(self):
+        self.send_error(501)
+
+
+@pytest.mark.parametrize("pip", [True, False])
+def test_a_store_that_answers_403_serves_our_index_by_its_root(
+    index, environment, torchwheel, tmp_path, pip
+):
+    python = environment("2.6.0+cu124", "12.4", pip=pip)
+    with serving(functools.partial(Store, directory=index)) as store:
+        call = ("install", "demo", "--index", store, "--python", python)
+        done = torchwheel(*call, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert versions(python)["demo"] == "1.0.0+cu124torch2.6"
 
 
 @pytest.mark.parametrize("pip", [True, False])

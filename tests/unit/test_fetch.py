@@ -13,7 +13,7 @@ from loopback import serving
 from torchwheel_runtime import fetch
 from torchwheel_runtime.errors import DiskFullError, TorchwheelError, UsageError
 from torchwheel_runtime.fetch import Fetcher, check_address, link
-from torchwheel_runtime.text import hide_users
+from torchwheel_runtime.text import hide_secrets
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,18 @@ def test_an_address_that_may_not(url):
         ("https://u:s@secret@host/x", "https://****@host/x"),
         ("git+https:/user:secret@host/x@v1", "git+https:/****@host/x@v1"),
         ("https://host:80/x@v1", "https://host:80/x@v1"),
+        (
+            "https://host/simple/?private_token=SECRET: not read",
+            "https://host/simple/?****: not read",
+        ),
+        ("'https://host/x?a=b&c=d', what?", "'https://host/x?****', what?"),
+        ("https://user:secret@host/x?a=b#c", "https://****@host/x?****#c"),
         ("https://host/@x, /a:/b@1", "https://host/@x, /a:/b@1"),
         ("https://host:80\nimage@sha256", "https://host:80\nimage@sha256"),
     ],
 )
-def test_a_user_and_a_password_are_not_shown(text, shown):
-    assert hide_users(text) == shown
+def test_a_user_a_password_and_a_query_are_not_shown(text, shown):
+    assert hide_secrets(text) == shown
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ class OfferedFile:
     Attributes:
         name: its name.
         entry: what the page says of it, in the form of PEP 691.
-        page: the address of the page.
+        page: the address of the page, or the one that its links start from.
         where: its place there, for messages.
     """
 
@@ -101,22 +101,29 @@ def find_files(
     """The files that an index has of a project; None if it has no page of it.
 
     At a host of plain pages the document lies beside the page. It may also be in one of `folders`,
-    which are the index's own.
+    which are the index's own. The address may also be a page of links, as of pip's --find-links.
     """
-    base = index.rstrip("/")
+    base, mark, query = index.partition("?")
     page = None
-    for address in (
-        f"{base}/{project}/",
-        f"{base}/{project}/index.json",
-        *(f"{base}/{folder}/{project}/index.json" for folder in folders),
+    for place in (
+        f"{project}/",
+        f"{project}/index.json",
+        *(f"{folder}/{project}/index.json" for folder in folders),
     ):
-        answer = fetch.page(address, _ACCEPT)
+        answer = fetch.page(f"{base.rstrip('/')}/{place}{mark}{query}", _ACCEPT)
         if answer is None:
             continue
         if _is_json(answer):
             return _of_json(answer, project)
         page = page or answer
-    return ListedFiles(page.url, tuple(_of_html(page))) if page else None
+    if page:
+        return ListedFiles(page.url, tuple(_of_html(page)))
+    links = fetch.page(index, _ACCEPT)
+    if links is None or _is_json(links):
+        return None
+    named = re.compile(re.escape(project).replace(r"\-", "[-_.]+") + "-", re.IGNORECASE)
+    files = tuple(file for file in _of_html(links) if named.match(file.name))
+    return ListedFiles(links.url, files) if files else None
 
 
 def _is_json(answer: Answer) -> bool:
@@ -142,7 +149,7 @@ def _of_json(answer: Answer, project: NormalizedName) -> ListedFiles:
 
 
 def _files(
-    entries: Sequence[Mapping[str, object]], page: str, place: str, first: int
+    entries: Sequence[Mapping[str, object]], page: str, place: str, first: int, base: str = ""
 ) -> Iterator[OfferedFile]:
     if len(entries) > _MOST_FILES:
         reason = f"files: expected at most {_MOST_FILES}, found {len(entries)}"
@@ -152,7 +159,7 @@ def _files(
         name, url = _text(entry, "filename", where), _text(entry, "url", where)
         if name is None or url is None:
             raise MalformedError(where, "expected a filename and a url, found none", DO)
-        yield OfferedFile(name, entry, page, where)
+        yield OfferedFile(name, entry, base or page, where)
 
 
 def _text(entry: Mapping[str, object], key: str, where: str) -> str | None:
@@ -175,19 +182,23 @@ def _of_html(answer: Answer) -> Iterator[OfferedFile]:
         says = f"expected HTML, found {shorten_line(escape(str(error)))}"
         raise MalformedError(answer.url, says, DO) from None
     entries = [dict(_entry_of_anchor(one)) for one in parser.found[: _MOST_FILES + 1]]
-    return _files(entries, answer.url, "link {}", 1)
+    base = link(answer.url, parser.base) if parser.base else answer.url
+    return _files(entries, answer.url, "link {}", 1, base)
 
 
 class _Anchors(html.parser.HTMLParser):
-    """The attributes of each link that has an address, in the order of the page."""
+    """The attributes of each link that has an address, in the order of the page, and its base."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: list[dict[str, str]] = []
+        self.base = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note a link."""
+        """Note a link, or the address that links start from: the first of them counts."""
         values = {name: value or "" for name, value in attrs}
+        if tag == "base":
+            self.base = self.base or values.get("href", "")
         if tag == "a" and values.get("href"):
             self.found.append(values)
 
@@ -202,8 +213,9 @@ def _entry_of_anchor(values: Mapping[str, str]) -> Iterator[tuple[str, object]]:
         path = ""
     yield "filename", unquote(path.rpartition("/")[2])
     yield "url", address
-    if fragment.startswith("sha256="):
-        yield "hashes", {"sha256": fragment.removeprefix("sha256=").partition("&")[0]}
+    digests = [one[7:] for one in fragment.split("&") if one.startswith("sha256=")]
+    if digests:
+        yield "hashes", {"sha256": digests[0]}
     if "data-requires-python" in values:
         yield "requires-python", values["data-requires-python"]
     if "data-yanked" in values:

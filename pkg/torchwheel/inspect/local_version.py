@@ -1,22 +1,45 @@
-"""What the local version of a wheel says: `+cu124torch2.6`, `+pt26cu124`, `+cu12cxx11abifalse`.
+"""Reads what the local version of a wheel says: `+cu124torch2.6`, `+pt26cu124`, `+torch2100cu128`.
 
 Projects have no common form, so words that several of them use are looked for. What a name does
-not say stays unknown.
+not say stays unknown, and so does a word about torch that no form fits.
 """
 
 import dataclasses
 import re
+from collections.abc import Mapping
 
 from packaging.version import Version
 
-# Versions in lower case; `.` is the only separator that is left in them.
-_TORCH = re.compile(r"(?:torch|pt)(\d{1,3})(?:\.(\d{1,2}))?(?!\d)", re.ASCII)
+from torchwheel_runtime.arch.releases import torch_releases
+from torchwheel_runtime.machine.facts import OTHER_BACKENDS
+
+# Versions in lower case; `.` is the only separator that is left in them. A short word may follow
+# the digits and letters of a commit, and no other letter.
+_PT = r"(?<![g-z])py?t"
+_FORMS = (
+    # flash-attention: cu12torch2.6cxx11abiFALSE; MiroPsota's detectron2: 18f6958pt2.6.0cu124;
+    # SageAttention: cu128torch2.9.0andHigher
+    rf"(?:torch|{_PT})(?P<major>\d)\.(?P<minor>\d{{1,2}})(?!\d)"
+    r"(?:\.\d{1,2}(?!\d))?\.?(?P<later>andhigher)?",
+    # NATTEN: torch260cu126 is 2.6.0, torch210cu121 is 2.1.0, torch2100cu128 is 2.10.0;
+    # PyTorch3D: pyt240
+    r"(?:torch|(?<![g-z])pyt)(?P<major>\d)(?P<minor>\d\d?)(?P<patch>\d)(?!\d)",
+    # PyG: pt26cu124, pt210cu128; torchsparse: torch20cu118
+    rf"(?:torch|{_PT})(?P<major>\d)(?P<minor>\d\d?)(?!\d)",
+)
+"""The forms of a torch release, tried in this order; with `later`, later releases serve too."""
+_TORCH = tuple(re.compile(form, re.ASCII) for form in _FORMS)
+_ABOUT_TORCH = re.compile(rf"(?:torch|{_PT}(?=\d))[a-z0-9]*(?:\.\d+)*", re.ASCII)
 _CUDA = re.compile(r"(?<![a-z])cu(?:da)?(\d{2,3})(?:\.(\d))?(?!\d)", re.ASCII)
 _ROCM = re.compile(r"(?<![a-z])rocm(\d{1,3})(?:\.(\d{1,2}))?(?!\d)", re.ASCII)
+_OTHERS = re.compile(rf"(?<![a-z])({'|'.join(OTHER_BACKENDS)})(?![a-z])")
 _CPU = re.compile(r"(?<![a-z])cpu")
 _STRINGS = re.compile(r"cxx11abi(true|false|[01])(?![a-z0-9])")
 _MOST_MINOR = 40
-"""torch251 is 2.5.1, torch211 is 2.11: no torch has a greater minor than this."""
+"""pt251 is 2.5.1, pt211 is 2.11: no torch has a greater minor than this."""
+_CUDA_OF_OLD: Mapping[str, tuple[str, ...]] = {"2.1": ("11.8", "12.1"), "2.0": ("11.7", "11.8")}
+"""Releases of CUDA that torch minors older than those of our data were published for: torch210cu128
+is 2.10, as nobody built 2.1.0 for CUDA 12.8."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,17 +48,30 @@ class LocalVersion:
 
     Attributes:
         torch: the minor release, e.g. "2.6".
+        or_later: whether later ones serve, too.
+        unread: a word about torch that no form fits: nobody knows which torch the wheel is for.
         cuda: the release, e.g. "12.4"; "12" where no more is said.
         rocm: the release, as that of CUDA.
+        other: a backend that torchwheel does not know, e.g. "xpu".
         cpu: whether it is for CPUs, and not for a GPU.
         new_strings: whether std::string is the one since GCC 5 (cxx11abiTRUE).
     """
 
     torch: str | None = None
+    or_later: bool = False
+    unread: str | None = None
     cuda: str | None = None
     rocm: str | None = None
+    other: str | None = None
     cpu: bool = False
     new_strings: bool | None = None
+
+    @property
+    def torch_range(self) -> str | None:
+        """The torch that it is for: "==2.6.*", or ">=2.9"; None if it names none."""
+        if self.torch is None:
+            return None
+        return f">={self.torch}" if self.or_later else f"=={self.torch}.*"
 
 
 SAYS_NOTHING = LocalVersion()
@@ -44,25 +80,48 @@ SAYS_NOTHING = LocalVersion()
 def read_local_version(version: Version | None) -> LocalVersion:
     """What the local part of a version says."""
     local = (version.local if version else None) or ""
-    cuda, rocm = _CUDA.search(local), _ROCM.search(local)
-    torch, strings = _TORCH.search(local), _STRINGS.search(local)
+    found, other = _CUDA.search(local), _OTHERS.search(local)
+    cuda = _cuda_release(found[1], found[2]) if found else None
+    rocm, strings = _ROCM.search(local), _STRINGS.search(local)
+    torch, or_later, unread = _torch(local, cuda)
     return LocalVersion(
-        torch=_torch_minor(torch[1], torch[2]) if torch else None,
-        cuda=_cuda_release(cuda[1], cuda[2]) if cuda else None,
+        torch=torch,
+        or_later=or_later,
+        unread=unread,
+        cuda=cuda,
         rocm=_rocm_release(rocm[1], rocm[2]) if rocm else None,
-        cpu=not cuda and not rocm and _CPU.search(local) is not None,
+        other=other[1] if other and not cuda and not rocm else None,
+        cpu=not (cuda or rocm or other) and _CPU.search(local) is not None,
         new_strings=strings[1] in ("true", "1") if strings else None,
     )
 
 
-def _torch_minor(digits: str, minor: str | None) -> str | None:
-    """The minor release: "2.6" of "2" and "6", or of "26"; None of a major alone."""
-    if minor is not None:
-        return f"{int(digits)}.{int(minor)}"
-    if len(digits) == 1:
-        return None
-    rest = digits[1:] if int(digits[1:]) <= _MOST_MINOR else digits[1]
-    return f"{digits[0]}.{int(rest)}"
+def _torch(local: str, cuda: str | None) -> tuple[str | None, bool, str | None]:
+    """The minor release of torch, whether later ones serve, and else the word that is not read."""
+    match = next(filter(None, (form.search(local) for form in _TORCH)), None)
+    if match is None:
+        word = _ABOUT_TORCH.search(local)
+        return None, False, word[0] if word else None
+    found = match.groupdict(default="")
+    major, minor, patch = found["major"], found["minor"], found.get("patch", "")
+    if "patch" not in found and "later" not in found and _is_patch(minor):
+        minor = minor[0]
+    if patch and _is_minor(f"{major}.{minor}{patch}", f"{major}.{minor}", cuda):
+        minor += patch
+    return f"{major}.{int(minor)}", bool(found.get("later")), None
+
+
+def _is_patch(digits: str) -> bool:
+    """Whether the last of two digits is a patch release: pt201 is 2.0.1, pt251 is 2.5.1."""
+    return len(digits) == 2 and (digits[0] == "0" or int(digits) > _MOST_MINOR)
+
+
+def _is_minor(whole: str, minor: str, cuda: str | None) -> bool:
+    """Whether the digits of X.Y.Z are those of a minor X.YZ, by the CUDA that they come with."""
+    known = torch_releases()
+    if cuda is None or whole not in known or minor not in _CUDA_OF_OLD:
+        return False
+    return cuda in known[whole].toolkits["cuda"] and cuda not in _CUDA_OF_OLD[minor]
 
 
 def _cuda_release(digits: str, minor: str | None) -> str:

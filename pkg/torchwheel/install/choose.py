@@ -81,6 +81,7 @@ def judge(
         of_library = [dataclasses.replace(one, level="warning") for one in of_library]
     findings = [
         *_offer_findings(candidate, wanted),
+        *_name_findings(candidate, needs, environment),
         *_python_findings(candidate, environment),
         *_torch_findings(needs, environment),
         *of_library,
@@ -141,8 +142,21 @@ def _torch_findings(needs: WheelNeeds, environment: TargetEnvironment) -> Iterab
         yield _misfit("torch", ranges, f"torch {torch.version}")
     if needs.old_abi is not None and needs.old_abi != torch.old_abi:
         yield _misfit("strings", f"a torch with {_strings(needs.old_abi)}", _strings(torch.old_abi))
-    if needs.for_cpu and torch.backend:
+    if needs.for_cpu and (torch.backend or torch.other):
         yield _misfit("backend", "a torch for CPUs only", describe_torch(torch))
+
+
+def _name_findings(
+    candidate: OfferedWheel, needs: WheelNeeds, environment: TargetEnvironment
+) -> Iterable[Finding]:
+    """What the name says that is in no needs: a torch nobody can read, a backend nobody knows."""
+    torch, said = environment.torch, candidate.said
+    if candidate.described or torch is None:
+        return
+    if said.unread and not needs.torch:
+        yield _misfit("torch", "a wheel that says which torch it is for", f"+{said.unread}")
+    if said.other and said.other != torch.other:
+        yield _misfit("backend", f"a torch built for {said.other.upper()}", describe_torch(torch))
 
 
 def _lacks_gpu_code(needs: WheelNeeds, environment: TargetEnvironment) -> bool:

@@ -9,23 +9,25 @@ import sys
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from torchwheel.install import report
 from torchwheel.install.attestation import Trust
+from torchwheel.install.contents import TORCH
 from torchwheel.install.environment import TargetEnvironment, find_environment
 from torchwheel.install.page import OfferedWheel
-from torchwheel.install.plan import InstallPlan, Ranking, choose, parse_wanted, plan
+from torchwheel.install.plan import Download, InstallPlan, Ranking, choose, parse_wanted, plan
 from torchwheel_runtime import process
 from torchwheel_runtime.console import Progress, Quiet, Terminal
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 from torchwheel_runtime.fetch import Fetcher, ca_bundle, check_address
 from torchwheel_runtime.files import private_folder, temporary_variables
 from torchwheel_runtime.pip import pip_reason
-from torchwheel_runtime.text import escape, hide_users
+from torchwheel_runtime.text import escape, hide_secrets
 
 Name = Literal["pip", "uv"]
 _SECONDS = 3600
@@ -75,7 +77,8 @@ def _install(
         progress.step(f"{program.name} install {' '.join(map(str, made.others))}")
         install_others(program, made.others, environment, private_folder())
     progress.step(f"{program.name} install {first.candidate.file}")
-    install_files(program, [download.wheel for download in made.downloads])
+    install_files(program, made.downloads)
+    check_installed(made.downloads, options.python)
     files = ", ".join(download.wheel.file for download in made.downloads)
     progress.say(f"installed by {program.name}: {files}")
     return made
@@ -112,20 +115,43 @@ def find_installer(environment: TargetEnvironment, wanted: Name | None = None) -
     )
 
 
-def install_files(installer: Installer, wheels: Sequence[OfferedWheel]) -> None:
+def install_files(installer: Installer, downloads: Sequence[Download]) -> None:
     """Install wheels that were verified, each from its own address by its hash, and nothing else.
 
     pip and uv note the address (PEP 610), so `pip freeze` shows it. They trust whom `Fetcher` does.
+    Where they cannot fetch it, the file that was verified is installed: uv asks a store for HEAD,
+    which not all answer. Settings of the user count for neither: a target folder or a constraint
+    is not what the command says that it does.
     """
-    options = ["--no-deps", "--no-index", "--require-hashes", "--quiet"]
-    bundle, variables = ca_bundle(), {}
+    options, bundle = ["--no-deps", "--no-index", "--quiet"], ca_bundle()
+    environ = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PIP_", "UV_")) or name.partition("_")[2] in _OF_TRANSFER
+    }
     if installer.name == "pip":
         options += ["--force-reinstall", *(["--cert", str(bundle)] if bundle else [])]
+        environ["PIP_CONFIG_FILE"] = os.devnull
     else:
         options += ["--reinstall", "--no-config"]
         trusted = {"UV_SYSTEM_CERTS": "1", "UV_NATIVE_TLS": "1"}  # two names, by uv's release
-        variables = {"SSL_CERT_FILE": str(bundle.absolute())} if bundle else trusted
-    _run(installer, [*options, *map(direct_reference, wheels)], variables)
+        environ |= {"SSL_CERT_FILE": str(bundle.absolute())} if bundle else trusted
+        environ["UV_HTTP_RETRIES"] = "0"
+    wheels = [download.wheel for download in downloads]
+    try:
+        _run(installer, [*options, "--require-hashes", *map(direct_reference, wheels)], environ)
+    except TorchwheelError:
+        folder = str(downloads[0].path.parent)
+        named = [f"{wheel.file.partition('-')[0]}=={wheel.version}" for wheel in wheels]
+        _run(installer, [*options, "--find-links", folder, *named], environ)
+
+
+_OF_TRANSFER = {
+    *("CACHE_DIR", "NO_CACHE", "NO_CACHE_DIR", "LINK_MODE", "OFFLINE", "BREAK_SYSTEM_PACKAGES"),
+    *("CERT", "CLIENT_CERT", "SYSTEM_CERTS", "NATIVE_TLS", "TRUSTED_HOST", "INSECURE_HOST"),
+    *("PROXY", "TIMEOUT", "DEFAULT_TIMEOUT", "HTTP_TIMEOUT", "RETRIES"),
+}
+"""Settings of pip and uv that do not say what is installed, or where, without their prefixes."""
 
 
 def direct_reference(wheel: OfferedWheel) -> str:
@@ -151,17 +177,38 @@ def install_others(
     The constraint keeps torch: a requirement that needs another one is an error.
     """
     constraints = folder / "constraints.txt"
+    # PyPI's torch is installed as 2.13.0 and calls itself 2.13.0+cu130: pip knows the former.
+    installed = {canonicalize_name(name): one for name, one in environment.installed.items()}
     torch = environment.torch
-    lines = [f"torch=={torch.version}\n"] if torch else []
+    version = installed.get(canonicalize_name(TORCH), torch.version if torch else None)
+    lines = [f"torch=={version}\n"] if version else []
     constraints.write_text("".join(lines), encoding="utf-8")
-    _run(installer, ["--quiet", "--constraint", str(constraints), *map(str, requirements)])
+    environ = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
+    options = ["--quiet", "--constraint", str(constraints), *map(str, requirements)]
+    _run(installer, options, environ)
 
 
-def _run(
-    installer: Installer, options: Sequence[str], own: Mapping[str, str] = MappingProxyType({})
-) -> None:
+_ELSEWHERE = {f"PIP_{name}" for name in ("TARGET", "PREFIX", "ROOT", "USER", "DRY_RUN", "NO_DEPS")}
+"""Settings with which pip would not install into the environment, or not all."""
+
+
+def check_installed(downloads: Sequence[Download], python: Path | None) -> None:
+    """Raise unless the wheels are in the environment now, whatever the installer has said."""
+    found = find_environment(python)
+    there = {canonicalize_name(name): version for name, version in found.installed.items()}
+    for wheel in (download.wheel for download in downloads):
+        name = canonicalize_name(wheel.file.partition("-")[0])
+        version = there.get(name)
+        if version is None or Version(version) != wheel.version:
+            raise TorchwheelError(
+                f"{found.program}: expected {name} {wheel.version} to be installed now, found "
+                f"{version or 'none'}; look at the settings of pip and uv"
+            )
+
+
+def _run(installer: Installer, options: Sequence[str], environ: Mapping[str, str]) -> None:
     doing = f"{installer.name} install"
-    variables, folder = {**os.environ, **temporary_variables(), **own}, None
+    variables, folder = {**environ, **temporary_variables()}, None
     if installer.name == "uv":
         # It obeys uv.toml and pyproject.toml of the folder that it runs in and of those above.
         variables, folder = {**variables, **_absolute_places(variables)}, "/"
@@ -172,8 +219,13 @@ def _run(
         raise TorchwheelError(f"{doing}: {error.reason}") from None
     if done.status:
         said = done.output + done.errors
+        if "externally managed" in said or "externally-managed" in said:
+            raise UsageError(
+                f"{doing}: the system's packages manage this Python (PEP 668); make an environment "
+                "of your own, `python -m venv FOLDER`, and name its Python with --python"
+            )
         reason = pip_reason(said) if installer.name == "pip" else done.last_words("it said nothing")
-        raise program_error(hide_users(f"{doing}: {reason}"))
+        raise program_error(hide_secrets(f"{doing}: {reason}"))
 
 
 _PLACES = {

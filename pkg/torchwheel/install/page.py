@@ -10,7 +10,7 @@ from packaging.version import Version
 
 from torchwheel.index.client import SHA256, OfferedFile, find_files
 from torchwheel.index.note import ALL, KEY, IndexNote, Kernels, WheelNeeds, read_bundled, read_note
-from torchwheel.inspect.local_version import read_local_version
+from torchwheel.inspect.local_version import LocalVersion, read_local_version
 from torchwheel.inspect.wheel import parse_file_name
 from torchwheel_runtime.fetch import Fetch, link
 from torchwheel_runtime.inspect.window import WheelError
@@ -29,6 +29,7 @@ class OfferedWheel:
         url: its absolute address.
         needs: what it needs, as the index says it; else as its name says it.
         described: whether the index says it.
+        said: what its local version says.
         sha256: hex digest; None if the index gives none.
         size: bytes, if the index gives them.
         requires_python: e.g. ">=3.10".
@@ -45,6 +46,7 @@ class OfferedWheel:
     url: str
     needs: WheelNeeds
     described: bool
+    said: LocalVersion
     sha256: str | None
     size: int | None = None
     requires_python: SpecifierSet | None = None
@@ -82,15 +84,16 @@ def _wheel(
     if named != project:
         return
     note = read_note(entry.get(KEY), file.where)
-    provenance = file.text("provenance")
+    provenance, said = file.text("provenance"), read_local_version(version)
     yield OfferedWheel(
         file=name,
         version=version,
         build=build,
         tags=tags,
         url=file.url,
-        needs=note.needs if note else needs_of_name(version),
+        needs=note.needs if note else needs_of_name(said),
         described=note is not None,
+        said=said,
         sha256=file.sha256,
         size=file.size,
         requires_python=_specifiers(file.text("requires-python")),
@@ -101,14 +104,13 @@ def _wheel(
     )
 
 
-def needs_of_name(version: Version) -> WheelNeeds:
+def needs_of_name(said: LocalVersion) -> WheelNeeds:
     """What a wheel needs, by its local version."""
-    said = read_local_version(version)
     kernels = [Kernels("cuda", said.cuda)] if said.cuda else []
     kernels += [Kernels("rocm", said.rocm)] if said.rocm else []
     return WheelNeeds(
         abi="aten" if said.torch else None,
-        torch=(f"=={said.torch}.*",) if said.torch else (),
+        torch=(said.torch_range,) if said.torch_range else (),
         kernels=tuple(kernels),
         for_cpu=said.cpu,
         old_abi=None if said.new_strings is None else not said.new_strings,

@@ -16,7 +16,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from torchwheel.index.note import needs_of_claims
+from torchwheel.index.groups import accepts
+from torchwheel.index.note import WheelNeeds, needs_of_claims
 from torchwheel.install.attestation import Signature, Trust, verify_signature
 from torchwheel.install.choose import Judgement, best, judge
 from torchwheel.install.contents import (
@@ -28,6 +29,7 @@ from torchwheel.install.contents import (
 )
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import OfferedWheel, find_page
+from torchwheel_runtime.arch.releases import torch_releases
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.fetch import Fetch
 from torchwheel_runtime.files import private_folder
@@ -115,26 +117,45 @@ def _with_metadata(
     wanted: SpecifierSet,
     fetch: Fetch,
 ) -> Iterator[Judgement]:
-    """Judge anew the wheels of whose torch nothing is known, the best first, until one fits."""
-    for accepted in best(judged.values(), environment)[:_MOST_METADATA]:
-        candidate, needs = accepted.candidate, accepted.needs
-        if needs.torch or candidate.described or candidate.metadata is None:
-            return
+    """Judge anew by METADATA the wheels that only their names describe, until one fits.
+
+    The best come first, and before them those whose names nobody can read.
+    """
+    unread = [one for one in judged.values() if one.candidate.said.unread]
+    for first in [*unread, *best(judged.values(), environment)][:_MOST_METADATA]:
+        candidate = first.candidate
+        if candidate.described or candidate.metadata is None:
+            continue
         url, digest = candidate.metadata
         answer = fetch.page(url, "*/*")
         if answer is None:
-            return
+            continue
         if digest is not None and hashlib.sha256(answer.body).hexdigest() != digest:
             raise TorchwheelError(f"{url}: expected sha256 {digest}, as the index says")
         found = parse_metadata(answer.body, candidate, url).torch_range(environment.markers)
-        if not found:
-            return
-        judgement = judge(
-            candidate, environment, wanted, dataclasses.replace(needs, torch=(found,))
-        )
+        needs = _with_range(first.needs, candidate, found)
+        judgement = judge(candidate, environment, wanted, needs)
         yield judgement
         if not judgement.reasons:
             return
+
+
+def _with_range(needs: WheelNeeds, candidate: OfferedWheel, found: str | None) -> WheelNeeds:
+    """The needs of a name and a range of torch in METADATA, which is right where they differ.
+
+    A range of several minors does not say which one a name means that nobody can read.
+    """
+    if not found:
+        return needs
+    both = [",".join(dict.fromkeys((named, found))) for named in needs.torch] or [found]
+    ranges = tuple(one for one in both if _minors(one)) or (found,)
+    if candidate.said.unread and len(_minors(found)) > 1:
+        return needs
+    return dataclasses.replace(needs, torch=ranges)
+
+
+def _minors(torch_range: str) -> list[str]:
+    return [minor for minor in torch_releases() if accepts(torch_range, minor)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,8 +273,8 @@ def _download(
         raise TorchwheelError(f"{candidate.file}: {says}; report it to the authors of the index")
     needs = needs_of_claims(claims) if claims else accepted.needs
     required = metadata.torch_range(environment.markers)
-    if required and not claims:
-        needs = dataclasses.replace(needs, torch=(required,))
+    if not claims:
+        needs = _with_range(candidate.needs, candidate, required)
     named = SpecifierSet(f"=={candidate.version}")
     reasons = judge(candidate, environment, named, needs).reasons
     if not reasons and claims is None:

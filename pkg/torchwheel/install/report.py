@@ -7,10 +7,11 @@ from typing import Any
 from torchwheel.index.note import WheelNeeds
 from torchwheel.install.choose import Judgement, torch_to_install
 from torchwheel.install.environment import TargetEnvironment
+from torchwheel.install.page import OfferedWheel
 from torchwheel.install.plan import Download, InstallPlan, Ranking
 from torchwheel_runtime.arch.model import BRANDS
 from torchwheel_runtime.doctor.remedies import PYTORCH
-from torchwheel_runtime.text import escape, hanging_lines, join_names, size_text
+from torchwheel_runtime.text import escape, hanging_lines, hide_secrets, join_names, size_text
 from torchwheel_runtime.validate.at_load import describe_driver
 from torchwheel_runtime.validate.torch_rules import describe_torch
 
@@ -20,7 +21,7 @@ SCHEMA = 1
 def ranking_text(ranking: Ranking, environment: TargetEnvironment, *, why: bool) -> str:
     """The facts of the machine, the wheel that is taken, and with `why` every other one."""
     fits = f"wheels: {len(ranking.judgements)}, of which fit: {len(ranking.accepted)}"
-    lines = [*_facts(environment), *_row("index", f"{ranking.url}: {fits}")]
+    lines = [*_facts(environment), *_row("index", f"{hide_secrets(ranking.url)}: {fits}")]
     if ranking.accepted:
         lines += _wheel_lines("takes", ranking.accepted[0])
     if why:
@@ -57,20 +58,21 @@ def _wheel_lines(name: str, accepted: Judgement) -> Iterator[str]:
     candidate = accepted.candidate
     size = f", {size_text(candidate.size)}" if candidate.size is not None else ""
     yield from _row(name, f"{candidate.file}{size}")
-    yield from _row("  needs", _needs_text(accepted.needs, candidate.described))
+    yield from _row("  needs", _needs_text(accepted.needs, candidate))
     for note in accepted.notes:
         yield from _row("  note", note.line)
 
 
-def _needs_text(needs: WheelNeeds, described: bool) -> str:
+def _needs_text(needs: WheelNeeds, candidate: OfferedWheel) -> str:
     kernels = [
         f"{BRANDS[one.backend]} {one.release}"
         + (f" for {' '.join(map(str, one.archs))}" if one.archs else "")
         for one in needs.kernels
     ]
-    parts = [" or ".join(f"torch{one}" for one in needs.torch), join_names(kernels)]
+    other = "" if candidate.described else (candidate.said.other or "").upper()
+    parts = [" or ".join(f"torch{one}" for one in needs.torch), join_names(kernels) or other]
     text = "; ".join(part for part in parts if part)
-    if described:
+    if candidate.described:
         return text or "no torch"
     return f"{text}, by its name and metadata" if text else "unknown: its name says nothing"
 
@@ -120,7 +122,7 @@ def ranking_json(ranking: Ranking, environment: TargetEnvironment, plan: Install
     document = {
         "schema": SCHEMA,
         "project": ranking.project,
-        "index": ranking.url,
+        "index": hide_secrets(ranking.url),
         "machine": machine,
         "chosen": chosen and _wheel_json(chosen),
         "installed": plan and [_download_json(one) for one in plan.downloads],
@@ -135,7 +137,7 @@ def _wheel_json(judgement: Judgement) -> dict[str, Any]:
     return {
         "file": candidate.file,
         "version": str(candidate.version),
-        "url": candidate.url,
+        "url": hide_secrets(candidate.url),
         "sha256": candidate.sha256,
         "described": candidate.described,
         "accepted": not judgement.reasons,

@@ -48,7 +48,7 @@ from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.fetch import ca_bundle
 from torchwheel_runtime.ownership import closed_folder
 from torchwheel_runtime.shards import Shard
-from torchwheel_runtime.text import hide_users
+from torchwheel_runtime.text import hide_secrets
 from torchwheel_runtime.toolkit.cache import cache_folder
 from torchwheel_runtime.toolkit.headers import torch_headers
 from torchwheel_runtime.validate import findings
@@ -302,4 +302,4 @@ def show_options(request: WheelsRequest, progress: Progress) -> str:
         parts.append(
             f"# {variant.id}: cibuildwheel --only {options.identifier}\n{options_toml(options)}"
         )
-    return hide_users("\n".join(parts))
+    return hide_secrets("\n".join(parts))

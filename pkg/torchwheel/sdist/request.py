@@ -21,7 +21,7 @@ from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.files import explain_full_disk, sha256
 from torchwheel_runtime.lock import hold_lock, say_waiting
 from torchwheel_runtime.ownership import closed_folder, is_irregular
-from torchwheel_runtime.text import hide_users, join_names, quote
+from torchwheel_runtime.text import hide_secrets, join_names, quote
 from torchwheel_runtime.versions import is_requirement
 
 LOCK, LOG = "lock", "build.log"
@@ -127,7 +127,7 @@ def check_request(request: SdistRequest) -> None:
     source = request.source
     if not source.exists():
         raise UsageError(
-            hide_users(
+            hide_secrets(
                 f"{source}: not found; expected an sdist, a project's folder or NAME==VERSION"
             )
         )

@@ -15,7 +15,7 @@ from torchwheel.steps.compiler_cache import SchedulerAccess, own_server, read_st
 from torchwheel_runtime import process
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.fetch import check_address
-from torchwheel_runtime.text import hide_users, quote
+from torchwheel_runtime.text import hide_secrets, quote
 
 TOKEN = "TORCHWHEEL_CLUSTER_TOKEN"  # noqa: S105 - the name of the variable
 _WARNING = re.compile(r"(?:WARN|ERROR)\s+\S+\] (.+)")
@@ -51,7 +51,7 @@ def parse_scheduler(url: str, environ: Mapping[str, str]) -> SchedulerAccess:
         valid = False
     if not valid:
         raise UsageError(
-            f"--on {quote(hide_users(url))}: expected the scheduler's https://HOST:PORT, or "
+            f"--on {quote(hide_secrets(url))}: expected the scheduler's https://HOST:PORT, or "
             "http:// on loopback; others could read the token of plain http, and change objects"
         )
     if not (token := environ.get(TOKEN)):

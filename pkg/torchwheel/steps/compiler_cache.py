@@ -16,7 +16,7 @@ from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import write_text
 from torchwheel_runtime.json_files import parse_json
 from torchwheel_runtime.ownership import UntrustedError, trusted_path
-from torchwheel_runtime.text import hide_users, quote
+from torchwheel_runtime.text import hide_secrets, quote
 
 _SHARED = {"SCCACHE_DIRECT": "false"}
 """What the compiler reads decides on a hit alone: not the folder that it runs in, nor those that it
@@ -131,7 +131,7 @@ def parse_cache(text: str) -> CompilerCache:
         return CompilerCache(text, None, {**_SHARED, "SCCACHE_BUCKET": found[1], **prefix})
     if "://" in text or not text:
         raise UsageError(
-            f"--cache {quote(hide_users(text))}: expected a folder, redis://HOST:PORT or s3://BUCKET/PREFIX"
+            f"--cache {quote(hide_secrets(text))}: expected a folder, redis://HOST:PORT or s3://BUCKET/PREFIX"
         )
     own = folder_cache(Path(text).absolute(), "20G")
     return CompilerCache(text, own.folder, {**_SHARED, **own.variables})
@@ -202,7 +202,7 @@ def own_server(
                 if server.poll() is not None or time.monotonic() > late:
                     said = process.ProcessResult(1, log.read_text("utf-8", "replace"))
                     reason = said.reason(re.compile("error|caused by", re.IGNORECASE))
-                    raise TorchwheelError(hide_users(f"{place}: sccache cannot use it: {reason}"))
+                    raise TorchwheelError(hide_secrets(f"{place}: sccache cannot use it: {reason}"))
                 time.sleep(_POLL)
             yield mine
         finally:

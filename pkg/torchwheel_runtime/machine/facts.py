@@ -11,6 +11,10 @@ if TYPE_CHECKING:
 
 _Fact = TypeVar("_Fact")
 
+OTHER_BACKENDS = ("xpu", "npu", "musa", "mlu", "gcu", "hpu", "maca", "mps", "vulkan", "xla", "tpu")
+"""Backends of torch that torchwheel does not know: Intel's, Ascend's, Moore Threads', …; as local
+versions name them."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Absent:
@@ -61,8 +65,14 @@ class Torch:
 
     @property
     def backend(self) -> Backend | None:
-        """The backend that it is built for; None for CPUs only."""
+        """The backend that it is built for; None for CPUs only, and for one that is not known."""
         return "rocm" if self.hip else "cuda" if self.cuda else None
+
+    @property
+    def other(self) -> str | None:
+        """The backend of OTHER_BACKENDS that its local version names, e.g. "xpu"."""
+        local = self.version.partition("+")[2]
+        return next((name for name in OTHER_BACKENDS if local.startswith(name)), None)
 
     def built_with(self, backend: Backend | None) -> str | None:
         """The release of `backend`'s toolkit that it was built with; None for another backend."""

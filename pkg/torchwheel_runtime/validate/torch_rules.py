@@ -94,8 +94,11 @@ def host_bounds(release: str) -> Mapping[str, str]:
 
 def describe_torch(torch: Torch) -> str:
     """E.g. "torch 2.11.0+cu130, built with CUDA 13.0"."""
+    if torch.backend is None:
+        other = torch.other and f"for {torch.other.upper()}, which torchwheel does not know"
+        return f"torch {torch.version}, built {other or 'for CPUs only'}"
     built = f"with ROCm {minor_version(torch.hip)}" if torch.hip else f"with CUDA {torch.cuda}"
-    return f"torch {torch.version}, built {built if torch.backend else 'for CPUs only'}"
+    return f"torch {torch.version}, built {built}"
 
 
 def check_torch_range(needs: LibraryNeeds, torch: Torch | None, package: str) -> Finding | None:

@@ -11,6 +11,7 @@ from packaging.utils import parse_wheel_filename
 import wheelmaker
 from torchwheel.index.client import JSON
 from torchwheel.index.note import KEY, IndexNote, needs_of_claims, note_json
+from torchwheel.inspect.local_version import read_local_version
 from torchwheel.install.choose import Judgement, judge
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import OfferedWheel, needs_of_name
@@ -58,14 +59,16 @@ def candidate(version: str, tag: str = "cp312-cp312", **changes: Any) -> Offered
     platform = changes.pop("platform", "any" if tag == "py3-none" else PLATFORM)
     file = f"demo-{version}-{tag}-{platform}.whl"
     _, parsed, build, tags = parse_wheel_filename(file)
+    said = read_local_version(parsed)
     fields = {
         "file": file,
         "version": parsed,
         "build": build,
         "tags": tags,
         "url": f"https://host/{file}",
-        "needs": needs_of_name(parsed),
+        "needs": needs_of_name(said),
         "described": False,
+        "said": said,
         "sha256": DIGEST,
     }
     return OfferedWheel(**{**fields, **changes})

@@ -62,6 +62,18 @@ FITS = candidate("1.0+cu130torch2.11")
         (described("1.0", wheelmaker.universal()), {"torch": "2.6.0+cpu"}, []),
         (described("1.0", wheelmaker.universal(["rocm 6.4"])), {}, []),
         (described("1.0", wheelmaker.PURE, platform="any"), {}, []),
+        # A backend is known or unknown, never another.
+        (candidate("1.0+xpu"), {}, ["backend"]),
+        (candidate("1.0+xpu"), {"torch": "2.11.0+cpu"}, ["backend"]),
+        (candidate("1.0+xpu"), {"torch": "2.11.0+xpu"}, []),
+        (candidate("1.0+npu"), {"torch": "2.11.0+xpu"}, ["backend"]),
+        (candidate("1.0+cpu"), {"torch": "2.11.0+xpu"}, ["backend"]),
+        (candidate("1.0+cu130"), {"torch": "2.11.0+xpu"}, ["backend"]),
+        (candidate("1.0", "py3-none"), {"torch": "2.11.0+xpu"}, []),
+        # What cannot be read is never any torch.
+        (candidate("1.0+torchnightly.cu130"), {}, ["torch"]),
+        (candidate("1.0+cu130torch2.9andhigher"), {}, []),
+        (candidate("1.0+cu130torch2.12andhigher"), {}, ["torch"]),
     ],
     ids=lambda value: value.file if hasattr(value, "file") else "",
 )
@@ -207,7 +219,7 @@ CU124, CU13, CU12 = Kernels("cuda", "12.4"), Kernels("cuda", "13.0"), Kernels("c
     ],
 )
 def test_a_name(local, needs):
-    assert needs_of_name(Version(f"1.0.0+{local}")) == needs
+    assert needs_of_name(read_local_version(Version(f"1.0.0+{local}"))) == needs
 
 
 def test_a_version_for_a_gpu_is_not_for_cpus():
@@ -216,9 +228,9 @@ def test_a_version_for_a_gpu_is_not_for_cpus():
 
 
 def test_a_version_without_a_local_part_says_nothing():
-    assert needs_of_name(Version("1.0.0")) == WheelNeeds()
+    assert needs_of_name(read_local_version(Version("1.0.0"))) == WheelNeeds()
 
 
 @given(st.from_regex(r"[a-z0-9]{1,20}(\.[a-z0-9]{1,9}){0,3}", fullmatch=True))
 def test_no_name_breaks_it(local):
-    needs_of_name(Version(f"1+{local}"))
+    needs_of_name(read_local_version(Version(f"1+{local}")))

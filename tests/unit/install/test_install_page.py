@@ -60,6 +60,34 @@ def test_addresses_are_absolute():
     assert one.provenance == "https://host/p.json"
 
 
+@pytest.mark.parametrize(
+    "page",
+    [
+        f'<a href="../../files/{FILE}#sha256={DIGEST}">x</a>',
+        f'<a href="../../files/{FILE}#egg=demo&sha256={DIGEST}">x</a>',
+        f'<base href="/files/"><a href="{FILE}#sha256={DIGEST}">x</a>',
+        f'<base href="https://host/files/"><base href="/x/"><a href="{FILE}#sha256={DIGEST}">x</a>',
+    ],
+)
+def test_links_of_html_are_read_as_pip_reads_them(page):
+    (one,) = candidates(page)
+    assert (one.url, one.sha256) == (f"https://host/files/{FILE}", DIGEST)
+
+
+def test_a_page_of_links_has_those_of_the_project():
+    other = "other_demo-1.0-py3-none-any.whl"
+    links = f'<a href="{FILE}#sha256={DIGEST}">x</a><a href="{other}#sha256={DIGEST}">x</a>'
+    fetch = Pages({"https://host/links.html": links})
+    url, (one,) = find_page("https://host/links.html", "demo", fetch)
+    assert (url, one.url) == ("https://host/links.html", f"https://host/{FILE}")
+    assert find_page("https://host/links.html", "nothing", fetch) is None
+
+
+def test_the_query_of_an_address_stays_behind_the_path():
+    fetch = Pages({f"{HERE}?token=x": document(entry(FILE))})
+    assert find_page(f"{INDEX}/?token=x", "demo", fetch)[0] == f"{HERE}?token=x"
+
+
 NONE, NINES = "py3-none-any.whl", "9" * 5000
 
 

@@ -123,6 +123,29 @@ def test_no_deps(index):
     assert index.plan(dependencies=False).others == ()
 
 
+@pytest.mark.parametrize(
+    ("local", "requires", "fits"),
+    [
+        ("torch2110cu130", "torch>=2.8", True),
+        ("torch2110cu130", "torch", True),
+        ("torch290cu130", "torch>=2.8", False),
+        # METADATA is right where they differ.
+        ("torch290cu130", "torch==2.11.*", False),
+        ("torch2110cu130", "torch==2.9.*", False),
+        # It says which torch a name means that nobody can read, or it does not.
+        ("torchnightly.cu130", "torch==2.11.*", True),
+        ("torchnightly.cu130", "torch>=2.8", False),
+        ("torchnightly.cu130", "torch", False),
+    ],
+)
+def test_metadata_outranks_a_name(index, local, requires, fits):
+    index.add(version=f"1.0+{local}", tag=TAG, claims=None, requires=[requires], metadata=True)
+    ranking = choose(INDEX, Requirement("demo"), ENVIRONMENT, index.fetch)
+    assert bool(ranking.accepted) == fits
+    if fits:
+        index.plan()
+
+
 def test_what_is_installed_is_left(index):
     index.add(version="1.0+cu130", tag=TAG, requires=["helper>=1"])
     index.add(name="helper", version="1.1", claims=None, requires=[])

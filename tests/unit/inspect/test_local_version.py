@@ -1,0 +1,47 @@
+"""What the local versions of other people's wheels say of torch and its backend."""
+
+import pytest
+from packaging.version import Version
+
+from torchwheel.inspect.local_version import LocalVersion, read_local_version
+
+SAYS = {
+    # NATTEN: three digits are X.Y.Z, four are X.YY.Z
+    "torch290cu128": LocalVersion("2.9", cuda="12.8"),
+    "torch2100cu128": LocalVersion("2.10", cuda="12.8"),
+    "torch2110cu128": LocalVersion("2.11", cuda="12.8"),
+    "torch210cu121": LocalVersion("2.1", cuda="12.1"),
+    "torch251": LocalVersion("2.5"),
+    # 2.1.0 was never built for it
+    "torch210cu128": LocalVersion("2.10", cuda="12.8"),
+    # PyG, torchsparse
+    "pt26cu124": LocalVersion("2.6", cuda="12.4"),
+    "pt210cu128": LocalVersion("2.10", cuda="12.8"),
+    "pt201cu118": LocalVersion("2.0", cuda="11.8"),
+    "torch20cu118": LocalVersion("2.0", cuda="11.8"),
+    # flash-attention, SageAttention, detectron2 after a commit, ExLlamaV2, PyTorch3D
+    "cu12torch2.6cxx11abiFALSE": LocalVersion("2.6", cuda="12", new_strings=False),
+    "cu128torch2.9.0andhigher.post4": LocalVersion("2.9", or_later=True, cuda="12.8"),
+    "18f6958pt2.6.0cu124": LocalVersion("2.6", cuda="12.4"),
+    "cu128.torch2.8.0": LocalVersion("2.8", cuda="12.8"),
+    "pyt240cu121": LocalVersion("2.4", cuda="12.1"),
+    "pytorch2.6": LocalVersion("2.6"),
+    # About torch, and nobody knows what
+    "torchnightly.cu130": LocalVersion(unread="torchnightly", cuda="13.0"),
+    "torch2": LocalVersion(unread="torch2"),
+    "pt2": LocalVersion(unread="pt2"),
+    "torch21000": LocalVersion(unread="torch21000"),
+    # A backend is known or unknown, never another
+    "xpu": LocalVersion(other="xpu"),
+    "torch2.9xpu": LocalVersion("2.9", other="xpu"),
+    "cpu": LocalVersion(cpu=True),
+    "cpu.cu126": LocalVersion(cuda="12.6"),
+    # Nothing
+    "gptq2": LocalVersion(),
+    "g3f2a91c": LocalVersion(),
+}
+
+
+@pytest.mark.parametrize("local", SAYS)
+def test_a_local_version(local):
+    assert read_local_version(Version(f"1+{local}")) == SAYS[local]
