@@ -89,15 +89,18 @@ class WheelFacts:
         return claims
 
 
-def fact(read: Callable[[], T]) -> Fact[T]:
-    """Read a value; any failure becomes the fact's fault, so that its gates fail."""
+def fact(read: Callable[[], T], broke: str = "") -> Fact[T]:
+    """Read a value or ask a gate; any failure becomes the fault: both fail closed.
+
+    `broke` begins the text about an error that is none of ours.
+    """
     try:
         return Fact(value=read())
     except TorchwheelError as error:
         return Fact(fault=str(error))
-    # Fail closed: any error of a reader on a malformed file is a failed gate, not a crash.
+    # Any error on a malformed file is a failed gate, not a crash.
     except Exception as error:
-        return Fact(fault=f"{type(error).__name__}: {' '.join(str(error).split())}")
+        return Fact(fault=f"{broke}{type(error).__name__}: {' '.join(str(error).split())}")
 
 
 def read_facts(path: Path, program: Path | None = None) -> WheelFacts:

@@ -11,7 +11,7 @@ from pathlib import Path
 from torchwheel import __version__
 from torchwheel.check.archs import archs
 from torchwheel.check.content import content
-from torchwheel.check.facts import GateError, Limits, WheelFacts, read_facts
+from torchwheel.check.facts import GateError, Limits, WheelFacts, fact, read_facts
 from torchwheel.check.libraries import platform_tag, runtime, torch_symbols
 from torchwheel.check.metadata import metadata
 from torchwheel.check.named_claims import case_of
@@ -113,18 +113,18 @@ def _run_gate(
     name: str, gate: Callable[[], str | Iterable[Finding]]
 ) -> tuple[CheckResult, tuple[Finding, ...]]:
     """Run a gate, which says what holds or yields findings. It fails closed."""
-    try:
+
+    def ask() -> str | tuple[Finding, ...]:
         said = gate()
-        if isinstance(said, str):
-            return CheckResult(name, True, said), ()
-        return _result(name, tuple(said))
-    except TorchwheelError as error:
-        text = str(error)
-    # A gate that breaks has not held.
-    except Exception as error:
-        text = f"the gate broke: {type(error).__name__}: {error}"
-    failed = CheckResult(name, False, " ".join(text.split()))
-    return failed, _failed([failed])
+        return said if isinstance(said, str) else tuple(said)
+
+    asked = fact(ask, "the gate broke: ")
+    if asked.value is None:
+        failed = CheckResult(name, False, " ".join((asked.fault or "").split()))
+        return failed, _failed([failed])
+    if isinstance(asked.value, str):
+        return CheckResult(name, True, asked.value), ()
+    return _result(name, asked.value)
 
 
 def _result(name: str, found: tuple[Finding, ...]) -> tuple[CheckResult, tuple[Finding, ...]]:
