@@ -9,6 +9,7 @@ and counts the functions and modules of the two distributions that the run enter
 import argparse
 import ast
 import collections
+import inspect
 import os
 import sys
 import tempfile
@@ -89,8 +90,9 @@ def traced(command: list[str]) -> tuple[int, int]:
 
     def enter(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        ours = code.co_filename.startswith(folders) and not code.co_name.startswith("<")
-        if event == "call" and ours:
+        # A class's body is run too, when its module is imported.
+        is_function = code.co_flags & inspect.CO_OPTIMIZED and not code.co_name.startswith("<")
+        if event == "call" and is_function and code.co_filename.startswith(folders):
             entered.add((code.co_filename, code.co_firstlineno))
 
     threading.setprofile(enter)
