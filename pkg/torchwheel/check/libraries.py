@@ -24,6 +24,7 @@ from torchwheel_runtime.inspect.elf import (
     Library,
     UndefinedSymbol,
     is_cxx,
+    libraries_not_named,
 )
 from torchwheel_runtime.validate.at_load import tag_floor
 from torchwheel_runtime.versions import version_numbers
@@ -59,6 +60,8 @@ def runtime(facts: WheelFacts, limits: Limits) -> str:
     permitted = allowed_libraries(claims) | own
     meant: list[str] = []
     for library in libraries:
+        if unnamed := libraries_not_named(library.needed, library.undefined):
+            raise GateError(f"{library.name} {unnamed_text(unnamed)}")
         part = claims.part_of(library.name)
         allowed = allowed_for_part(part) if part else permitted
         outside = sorted(set(library.needed) - allowed)
@@ -75,6 +78,14 @@ def runtime(facts: WheelFacts, limits: Limits) -> str:
     needed = sorted({name for library in libraries for name in library.needed} - own)
     text = f"needs {', '.join(needed)}" if needed else "needs nothing"
     return "; ".join([text, *meant])
+
+
+def unnamed_text(libraries: Sequence[str]) -> str:
+    """What the loader does about versions of libraries that are not NEEDED."""
+    return (
+        f"needs versions of symbols of {', '.join(libraries)}, which it does not name among those "
+        "that it needs: the loader ends the process"
+    )
 
 
 def _why_not(claims: Claims, part: Part | None) -> str:

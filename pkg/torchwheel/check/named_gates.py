@@ -13,12 +13,13 @@ from pathlib import PurePosixPath
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from torchwheel.check.libraries import unnamed_text
 from torchwheel.check.limited_api import outside_limited_api
 from torchwheel.check.named_claims import NamedCase, NamedClaims
 from torchwheel.data import read
 from torchwheel.findings import finding_of_wheel
 from torchwheel.inspect.installed import OF_PYTHON, owner_of
-from torchwheel.inspect.library_facts import LibraryFacts
+from torchwheel.inspect.library_facts import MODULE, LibraryFacts
 from torchwheel_runtime.arch.model import BRANDS, Backend
 from torchwheel_runtime.inspect.elf import qualified_name
 from torchwheel_runtime.text import join_names, quote, shorten
@@ -176,13 +177,15 @@ def _allows(claims: NamedClaims, release: str) -> bool:
     """Whether a wheel says that it is for a torch minor; not if it says nothing."""
     if claims.local.torch:
         return release == claims.local.torch
-    if claims.torch is None or not str(claims.torch):
+    if claims.torch is None:
         return False
     return any(claims.torch.contains(f"{release}.{patch}") for patch in range(3))
 
 
 def _range(claims: NamedClaims) -> str:
-    return "its version" if claims.local.torch else f"torch{claims.torch}"
+    if claims.local.torch:
+        return "its version"
+    return f"torch{claims.torch}" if str(claims.torch) else "a requirement of any torch"
 
 
 def _names(symbols: tuple[str, ...]) -> str:
@@ -191,7 +194,7 @@ def _names(symbols: tuple[str, ...]) -> str:
     return join_names(names[:_NAMED]) + more
 
 
-_FOR_ONE_PYTHON = re.compile(r"\.(cpython-(\d)(\d+)t?-[\w-]+|cp(\d)(\d+)-[\w-]+)\.so$")
+_FOR_ONE_PYTHON = re.compile(r"\.(?:cpython-|cp)(\d)(\d+t?)-[\w-]+\.so$", re.ASCII)
 
 
 def python_abi(case: NamedCase) -> Iterator[Row]:
@@ -202,12 +205,14 @@ def python_abi(case: NamedCase) -> Iterator[Row]:
     yield from _not_judged(case)
     for library in case.facts.libraries:
         match = _FOR_ONE_PYTHON.search(library.base_name)
-        own = f"cp{match[2] or match[4]}{match[3] or match[5]}" if match else None
+        own = f"cp{match[1]}{match[2]}" if match else None
         several = "abi3" in claims.abis or "none" in claims.abis
-        if own and (several or own not in claims.interpreters):
+        # A free-threaded Python, cp314t, has the interpreter's tag cp314 and an ABI of its own.
+        if own and (several or own not in claims.abis):
             tag = "-".join((".".join(claims.interpreters), ".".join(claims.abis)))
             # A library without symbols of Python may be loaded by its path.
-            level: Level = "error" if library.python else "warning"
+            module = library.python or any(name.startswith(MODULE) for name in library.exports)
+            level: Level = "error" if module else "warning"
             yield (f"only {own} imports it, and the wheel is for {tag}", level, library.name)
         if several and (outside := outside_limited_api(library.python)):
             yield _error(
@@ -230,9 +235,32 @@ def runtime(case: NamedCase) -> Iterator[Row]:
                 f"needs {join_names(outside)}: not in the wheel, of torch or in a manylinux policy",
                 library.name,
             )
+        if library.unnamed:
+            yield _error(unnamed_text(library.unnamed), library.name)
         if _DRIVER in library.needed:
             yield _warning(f"needs {_DRIVER}: it cannot be loaded where no driver is", library.name)
+        if copied := _copy_of(case, library):
+            level: Level = "error" if copied.startswith(_OF_TORCH) else "warning"
+            yield f"is a copy of {copied}: a process would have it twice", level, library.name
         yield from _runtime_findings(case, library)
+
+
+_HASH = re.compile(r"-[0-9a-f]{6,}(?=\.so)", re.ASCII)
+_OF_TORCH = ("libtorch", "libc10", "libshm.")
+_COPIED_BY_ALL = ("libgomp.", "libcudart.", "libamdhip64.")
+"""Copies that do little harm, or of which the library that needs them is told."""
+
+
+def _copy_of(case: NamedCase, library: LibraryFacts) -> str | None:
+    """The library of torch or of its toolkit that one in a wheel is, by its name."""
+    named = case.facts.named
+    if not case.torch or (named and named.name == "torch"):
+        return None
+    name = _HASH.sub("", library.base_name)
+    patterns = read("providers.json")["patterns"]
+    if name.startswith(_COPIED_BY_ALL):
+        return None
+    return name if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns) else None
 
 
 def _is_provided(name: str) -> bool:

@@ -22,6 +22,7 @@ from torchwheel_runtime.inspect.elf import (
     SHIMS,
     TORCH_PYTHON,
     is_cxx,
+    libraries_not_named,
     undefined_symbols,
 )
 from torchwheel_runtime.inspect.elf_file import NEEDED, RPATH, RUNPATH, SONAME, UNDEFINED, open_elf
@@ -38,6 +39,8 @@ _REGISTERS = "__cudaRegisterFatBinary"
 
 _START = 64
 """Bytes of a module with the header of its ELF file."""
+MODULE = "PyInit_"
+"""The prefix of the function that Python calls to import an extension module."""
 SMALL = 16 << 10
 """A module of more bytes has a kernel: the empty ones that link steps add have about 1 KiB."""
 
@@ -101,11 +104,12 @@ class LibraryFacts:
         needed: names of the libraries that it needs.
         run_paths: the folders in which the loader looks for them first.
         versions: the newest version that it needs of each kind of symbol: {"GLIBC": "2.17"}.
+        unnamed: libraries whose versions of symbols it needs, and which are not among `needed`.
         targets: its GPU code.
         targets_problem: why its GPU code cannot be read.
         runtimes: the GPU runtimes that it uses.
         torch: undefined symbols that torch may have.
-        exports: symbols of the same kind that it defines itself.
+        exports: symbols of the same kind that it defines itself, and those that make it a module.
         python: undefined symbols of CPython.
     """
 
@@ -117,6 +121,7 @@ class LibraryFacts:
     needed: tuple[str, ...] = ()
     run_paths: tuple[str, ...] = ()
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    unnamed: tuple[str, ...] = ()
     targets: tuple[GpuTarget, ...] = ()
     targets_problem: str | None = None
     runtimes: tuple[GpuRuntime, ...] = ()
@@ -194,13 +199,14 @@ def _read(path: Path, name: str, size: int) -> LibraryFacts:
             needed=needed,
             run_paths=tuple(part for text in paths for part in text.split(":")),
             versions=_newest(symbol.version for symbol in undefined if symbol.version),
+            unnamed=libraries_not_named(needed, undefined),
             runtimes=find_runtimes(
                 needed,
                 has_code=".nvFatBinSegment" in elf.sections,
                 registers=any(symbol.name == _REGISTERS for symbol in undefined),
             ),
             torch=frozenset(filter(of_torch, free)),
-            exports=frozenset(filter(of_torch, defined)),
+            exports=frozenset(s for s in defined if of_torch(s) or s.startswith(MODULE)),
             python=frozenset(text for text in free if text.startswith(PYTHON)),
         )
 

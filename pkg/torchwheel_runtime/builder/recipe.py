@@ -68,7 +68,17 @@ def _for_device(flags: Iterable[str], backend: GpuCompiler) -> Iterator[str]:
     """Flags as the device compiler takes them: its own, and those it has to pass on."""
     for flag in flags:
         own = flag.startswith(("-D", "-I", "--expt")) or not flag.startswith("-")
-        yield from (flag,) if own or flag == "-isystem" else (*backend.pass_on, flag)
+        if own or flag == "-isystem" or not backend.pass_on:
+            yield flag
+        else:
+            yield from (*backend.pass_on, _for_shell(flag))
+
+
+def _for_shell(flag: str) -> str:
+    """A flag for the host compiler, which nvcc calls by a shell and without quotes of its own."""
+    if not re.search(r"[^\w@%+=:,./~-]", flag, re.ASCII):
+        return flag
+    return '"' + re.sub(r'(["\\$`])', r"\\\1", flag) + '"'
 
 
 def object_name(source: str) -> str:

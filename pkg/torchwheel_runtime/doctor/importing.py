@@ -140,7 +140,7 @@ def _result(
     if answer is None or answer.folders is None:
         return ImportResult("not found" if answer else "left", words=(_last_line(stderr_text),))
     printed = [(Path(file), int(line)) for file, line in reversed(_FRAME.findall(stderr_text))]
-    how, words = _outcome(answer, status, seconds)
+    how, words = _outcome(answer, status, stderr_text, seconds)
     return ImportResult(
         how=how,
         words=words,
@@ -156,7 +156,7 @@ def _result(
 
 
 def _outcome(
-    answer: _Answer, status: int | None, seconds: float
+    answer: _Answer, status: int | None, stderr_text: str, seconds: float
 ) -> tuple[ImportOutcome, tuple[str, ...]]:
     """The outcome and its details."""
     if answer.done:
@@ -165,7 +165,9 @@ def _outcome(
         return "hung", (f"{seconds:g} s",)
     if status < 0:
         return "killed", (_signal_name(-status),)
-    return "left", (f"exit status {status}",)
+    # The loader says why it ends a process, such as a version of a library that is not needed.
+    of_loader = [line for line in stderr_text.splitlines() if "detected by ld.so" in line]
+    return "left", (": ".join([f"exit status {status}", *of_loader[-1:]]),)
 
 
 def _signal_name(number: int) -> str:

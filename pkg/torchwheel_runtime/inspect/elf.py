@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -102,6 +102,21 @@ def versions_needed(library: Library) -> dict[str, tuple[str, ...]]:
         if symbol.library and symbol.version:
             versions.setdefault(symbol.library, set()).add(symbol.version)
     return {name: tuple(sorted(versions[name])) for name in sorted(versions)}
+
+
+def libraries_not_named(
+    needed: Collection[str], undefined: Iterable[UndefinedSymbol]
+) -> tuple[str, ...]:
+    """Libraries whose versions of symbols are needed, though the libraries are not.
+
+    The loader ends the process there: `Assertion 'needed != NULL' failed`. Python has loaded those
+    of the C library.
+    """
+    named = {one.library for one in undefined if one.library} - {*needed}
+    return tuple(sorted(name for name in named if not name.startswith(_OF_GLIBC)))
+
+
+_OF_GLIBC = ("libc.so.", "libm.so.", "libdl.so.", "libpthread.so.", "librt.so.", "ld-linux")
 
 
 def symbol_count(path: Path) -> int:

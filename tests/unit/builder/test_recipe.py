@@ -398,3 +398,16 @@ def test_a_compiler_that_is_not_there_is_named(target):
     gone = dataclasses.replace(target, cxx="/nowhere/g++")
     with pytest.raises(UsageError, match=r"/nowhere/g\+\+: expected a C\+\+ compiler, found none"):
         find_probes(extension(AIO), gone)
+
+
+def test_nvcc_is_given_flags_for_the_host_compiler_as_a_shell_takes_them():
+    """It calls that compiler by a shell, and puts no quotes around what it passes on."""
+    target = dataclasses.replace(CUDA_STABLE, source=Path('/my "own" $project'))
+    flags = {
+        "C++": '-ffile-prefix-map=/my "own" $project=.',
+        "CUDA": '"-ffile-prefix-map=/my \\"own\\" \\$project=."',
+    }
+    steps = [step for step in recipe(target).whole() if step.label.split()[0] in flags]
+    assert {step.label.split()[0] for step in steps} == {*flags}
+    for step in steps:
+        assert flags[step.label.split()[0]] in step.command

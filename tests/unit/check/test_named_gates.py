@@ -59,7 +59,9 @@ def case(
         wheel_tags=named.tags, purelib=False,
     )  # fmt: skip
     facts = dataclasses.replace(facts, **changes)  # type: ignore[arg-type]
-    claims = dataclasses.replace(claims_of(facts), torch=SpecifierSet(torch) if torch else None)
+    claims = dataclasses.replace(
+        claims_of(facts), torch=None if torch is None else SpecifierSet(torch)
+    )
     fit = fit_torch(library, (library,), TABLE)
     return NamedCase(facts, claims, {library.name: fit} if fit else {}, TABLE)
 
@@ -87,6 +89,7 @@ def test_cuda_is_that_of_the_version_else_of_a_requirement() -> None:
 PLAIN = "demo-1.0-cp312-cp312-manylinux_2_28_x86_64.whl"
 FOR_CPUS = PLAIN.replace("1.0-", "1.0+cpu-")
 NEW_STRINGS = FILE.replace("torch2.8", "torch2.6cxx11abiTRUE")
+FREE_THREADED = {tag: FILE.replace("cp312-cp312", tag) for tag in ("cp314-cp314t", "cp314-cp314")}
 ABI3 = FILE.replace("cp312-cp312", "cp39-abi3")
 LACKS = "error demo/_C.so: is for torch 2.6 too, by {}, and c10::f is not in 2.6"
 OF_OLD_STRINGS = changed(torch=frozenset({OLD}))
@@ -154,6 +157,9 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
             case(file=PLAIN, torch=None),
             ["warning needs torch, and no Requires-Dist says which one"],
         ),
+        # A bare requirement is one of any torch.
+        (case(file=PLAIN, torch=""), [LACKS.format("a requirement of any torch")]),
+        (case(changed(torch=frozenset({SHIM})), PLAIN, torch=""), []),
         (case(file=FILE.replace("2.8-", "2.6-")), [LACKS.format("its version")]),
         (case(file=NEW_STRINGS), []),
         (
@@ -178,6 +184,39 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
                 ],
             )
             for own, file, tag in (("310", ABI3, "cp39-abi3"), ("311", FILE, "cp312-cp312"))
+        ),
+        # A free-threaded Python has an ABI of its own, and so have its libraries.
+        *(
+            (
+                case(
+                    changed(name=f"demo/_C.cpython-{own}-x86_64-linux-gnu.so"), FREE_THREADED[tag]
+                ),
+                []
+                if says is None
+                else [
+                    f"error demo/_C.cpython-{own}-x86_64-linux-gnu.so: only {says} imports it, and "
+                    f"the wheel is for {tag}"
+                ],
+            )
+            for own, tag, says in (
+                ("314t", "cp314-cp314t", None),
+                ("314", "cp314-cp314", None),
+                ("314", "cp314-cp314t", "cp314"),
+                ("314t", "cp314-cp314", "cp314t"),
+            )
+        ),
+        (
+            case(
+                changed(
+                    name="demo/_C.cpython-311-x86_64-linux-gnu.so",
+                    python=frozenset(),
+                    exports=frozenset({"PyInit__C"}),
+                )
+            ),
+            [
+                "error demo/_C.cpython-311-x86_64-linux-gnu.so: only cp311 imports it, and the "
+                "wheel is for cp312-cp312"
+            ],
         ),
         (case(python("PyList_New", "PyUnicode_Ready")), []),
         (case(python("PyList_New", "PyUnicode_AsUTF8String"), ABI3), []),
@@ -208,6 +247,25 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
             case(grafted("grafted", "libcudart-0a1b2c3d.so.12", "12")),
             ["warning demo/_C.so: needs libcudart-0a1b2c3d.so.12: a second runtime beside torch's"],
         ),
+        (
+            case(changed(unnamed=("libcudart-3582bce9.so.13",))),
+            [
+                "error demo/_C.so: needs versions of symbols of libcudart-3582bce9.so.13, which it "
+                "does not name among those that it needs: the loader ends the process"
+            ],
+        ),
+        *(
+            (
+                case(changed(name=f"demo.libs/{name}")),
+                [f"{level} demo.libs/{name}: is a copy of {of}: a process would have it twice"],
+            )
+            for name, level, of in (
+                ("libtorch_cpu-1a2b3c4d.so", "error", "libtorch_cpu.so"),
+                ("libc10.so", "error", "libc10.so"),
+                ("libcublas-1a2b3c4d.so.12", "warning", "libcublas.so.12"),
+            )
+        ),
+        (case(changed(name="demo.libs/libgomp-1a2b3c4d.so.1.0.0")), []),
     ],
     "run-paths": [
         (case(ran("")), ['error demo/_C.so: "" is empty']),
