@@ -19,10 +19,11 @@ PIPELINE_LOCK = "pkg/torchwheel/data/pipeline.lock.txt"
 # The release the suite runs on; the stable library is built for a lower one.
 TORCH = "torch==2.13.0"
 _NO_RUNTIME = ("--no-emit-package", "torchwheel-runtime")
-# One worker a core. A module stays in one worker, which makes its fixtures once. The folders of
-# long tests come first, so that the workers end together.
+# A worker more than cores: tests wait half of their time for servers, pip and time limits. A module
+# stays in one worker, which makes its fixtures once. The folders of long tests come first, so that
+# the workers end together.
 SIDE_BY_SIDE = (
-    *("--numprocesses=logical", "--maxprocesses=4"),
+    f"--numprocesses={min((os.cpu_count() or 1) + 1, 4)}",
     *("--dist=loadfile", "--no-loadscope-reorder"),
 )
 # A release of a tool must not break a day's build: `nox -s lock` moves them.
