@@ -16,6 +16,7 @@ from torchwheel.check.audit import (
 )
 from torchwheel.check.facts import GateError, Limits, WheelFacts
 from torchwheel.check.limited_api import python_faults
+from torchwheel.check.named_gates import unnamed_text
 from torchwheel_runtime.claims import Claims, Part
 from torchwheel_runtime.inspect.elf import (
     PYTHON,
@@ -78,14 +79,6 @@ def runtime(facts: WheelFacts, limits: Limits) -> str:
     needed = sorted({name for library in libraries for name in library.needed} - own)
     text = f"needs {', '.join(needed)}" if needed else "needs nothing"
     return "; ".join([text, *meant])
-
-
-def unnamed_text(libraries: Sequence[str]) -> str:
-    """What the loader does about versions of libraries that are not NEEDED."""
-    return (
-        f"needs versions of symbols of {', '.join(libraries)}, which it does not name among those "
-        "that it needs: the loader ends the process"
-    )
 
 
 def _why_not(claims: Claims, part: Part | None) -> str:

@@ -7,13 +7,12 @@ holds if none of its findings is an error.
 import dataclasses
 import fnmatch
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from torchwheel.check.libraries import unnamed_text
 from torchwheel.check.limited_api import outside_limited_api
 from torchwheel.check.named_claims import NamedCase, NamedClaims
 from torchwheel.data import read
@@ -243,6 +242,14 @@ def runtime(case: NamedCase) -> Iterator[Row]:
             level: Level = "error" if copied.startswith(_OF_TORCH) else "warning"
             yield f"is a copy of {copied}: a process would have it twice", level, library.name
         yield from _runtime_findings(case, library)
+
+
+def unnamed_text(libraries: Sequence[str]) -> str:
+    """What the loader does about versions of libraries that are not NEEDED."""
+    return (
+        f"needs versions of symbols of {', '.join(libraries)}, which it does not name among those "
+        "that it needs: the loader ends the process"
+    )
 
 
 _HASH = re.compile(r"-[0-9a-f]{6,}(?=\.so)", re.ASCII)
