@@ -174,11 +174,9 @@ def _claims_of_library(case: NamedCase, name: str) -> NamedClaims:
 
 def _allows(claims: NamedClaims, release: str) -> bool:
     """Whether a wheel says that it is for a torch minor; not if it says nothing."""
-    if claims.local.torch:
-        return release == claims.local.torch
-    if claims.torch is None:
-        return False
-    return any(claims.torch.contains(f"{release}.{patch}") for patch in range(3))
+    said = claims.local.torch_range
+    torch = claims.torch if said is None else SpecifierSet(said)
+    return torch is not None and any(torch.contains(f"{release}.{patch}") for patch in range(3))
 
 
 def _range(claims: NamedClaims) -> str:

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from packaging.utils import NormalizedName, canonicalize_name
+
 from torchwheel.interpreters import ask_interpreter
 from torchwheel_runtime.arch.devices import visible_gpus
 from torchwheel_runtime.machine import probe
@@ -31,6 +33,11 @@ class TargetEnvironment(Machine):
     tags: tuple[str, ...]
     markers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     installed: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def versions(self) -> Mapping[NormalizedName, str]:
+        """Versions of the installed distributions, by their normalised names."""
+        return {canonicalize_name(name): version for name, version in self.installed.items()}
 
 
 def find_environment(

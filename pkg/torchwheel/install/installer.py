@@ -178,9 +178,8 @@ def install_others(
     """
     constraints = folder / "constraints.txt"
     # PyPI's torch is installed as 2.13.0 and calls itself 2.13.0+cu130: pip knows the former.
-    installed = {canonicalize_name(name): one for name, one in environment.installed.items()}
     torch = environment.torch
-    version = installed.get(canonicalize_name(TORCH), torch.version if torch else None)
+    version = environment.versions.get(canonicalize_name(TORCH), torch.version if torch else None)
     lines = [f"torch=={version}\n"] if version else []
     constraints.write_text("".join(lines), encoding="utf-8")
     environ = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
@@ -195,7 +194,7 @@ _ELSEWHERE = {f"PIP_{name}" for name in ("TARGET", "PREFIX", "ROOT", "USER", "DR
 def check_installed(downloads: Sequence[Download], python: Path | None) -> None:
     """Raise unless the wheels are in the environment now, whatever the installer has said."""
     found = find_environment(python)
-    there = {canonicalize_name(name): version for name, version in found.installed.items()}
+    there = found.versions
     for wheel in (download.wheel for download in downloads):
         name = canonicalize_name(wheel.file.partition("-")[0])
         version = there.get(name)

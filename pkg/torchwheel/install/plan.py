@@ -204,7 +204,7 @@ def plan(
     version = first.candidate.version
     downloads = [_download(first, environment, folder, fetch, trust, version)]
     others: dict[str, Requirement] = {}
-    known = {canonicalize_name(name): version for name, version in environment.installed.items()}
+    known = environment.versions
     chosen = {_project(first): str(version)}
     # It grows while it is read: a requirement that the index offers has requirements, too.
     for asking in downloads if dependencies else ():
