@@ -23,13 +23,13 @@ import setups
 from fusedops.extension import EXTENSION
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.arch.releases import ToolkitRelease
-from torchwheel_runtime.builder.environment import cuda_runtime
 from torchwheel_runtime.builder.extension import SOURCES
 from torchwheel_runtime.builder.ninja import build, parallel_jobs
 from torchwheel_runtime.builder.recipe import Recipe
 from torchwheel_runtime.builder.sources import sources_of
 from torchwheel_runtime.builder.target import DeviceCompiler, Target, TorchHeaders
 from torchwheel_runtime.claims import FILE, Claims, Part, dumps
+from torchwheel_runtime.machine.toolkit_layout import cuda_runtime
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]

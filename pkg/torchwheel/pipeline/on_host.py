@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -177,5 +178,5 @@ def _environment(run: Run, variant: Variant, clock: Clock) -> dict[str, str]:
         cxx=str(host.path),
         kernels=tuple(str(artifact.folder) for artifact in run.linked.get(variant.id, ())),
     )
-    configured = build_environment(variant, paths, " ".join(run.launcher)) | kernels_only(run)
+    configured = build_environment(variant, paths, shlex.join(run.launcher)) | kernels_only(run)
     return {**configured, **run.server, **temporary_variables(), "MAX_JOBS": str(run.jobs)}

@@ -37,7 +37,7 @@ from torchwheel.sdist.build_setup import (
     toolkit_for,
     torch_requirement,
 )
-from torchwheel.sdist.request import LOCK, LOG, SdistRequest, hold_build_folder
+from torchwheel.sdist.request import LOCK, LOG, SdistRequest, hold_build_folder, plain
 from torchwheel.sdist.sandbox import (
     Folders,
     Sandbox,
@@ -212,7 +212,9 @@ class ConfinedBuild:
 
     def _build_into(self, out: Path, plan: OwnBuildPlan, lists: Sequence[ShardList] = ()) -> Path:
         """Build the project's wheel by its own build; returns it."""
-        source = self._copy_source()
+        copies = self._folder / "source"
+        copies.mkdir()
+        source = copy_source(self.request.source.resolve(), copies)
         write = [source, out]
         if plan.work:
             self._steps.mkdir()
@@ -248,16 +250,6 @@ class ConfinedBuild:
                 prepare=prepare,
             )
 
-    def _copy_source(self) -> Path:
-        """The project's sources in the build's folder."""
-        source, copies = self.request.source.resolve(), self._folder / "source"
-        copies.mkdir()
-        if source.is_file():
-            return unpack(source, copies)
-        # The project's code must not change its folder: git would run what .git/config names.
-        copy_project(source, copies / source.name)
-        return copies / source.name
-
     def _install(self, requirements: Collection[str]) -> None:
         """Install build requirements; torch stays at its release."""
         if requirements:
@@ -289,6 +281,22 @@ class ConfinedBuild:
         script = env.python.with_name("sandboxed-python")
         more = {**objects.variables, **ENDLESS} if objects else {}
         return self.sandbox.write_program(script, env.python, folders, launcher, more)
+
+
+def copy_source(source: Path, copies: Path) -> Path:
+    """Copy a project, or unpack its sdist, into an empty folder; returns the project's copy.
+
+    The name of the copy has no blanks: projects give nvcc flags with their path, and nvcc calls
+    the C++ compiler by a shell, without quotes around these flags.
+    """
+    if source.is_file():
+        unpacked = unpack(source, copies)
+        inside = plain(str(unpacked.relative_to(copies)))
+        return copies if unpacked == copies else unpacked.rename(copies / inside)
+    # The project's code must not change its folder: git would run what .git/config names.
+    copy = copies / plain(source.name)
+    copy_project(source, copy)
+    return copy
 
 
 def compiler_cache(request: SdistRequest, cache: Path) -> CompilerCache:

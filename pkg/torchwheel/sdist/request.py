@@ -3,8 +3,10 @@
 import contextlib
 import dataclasses
 import hashlib
+import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import get_args
@@ -74,8 +76,13 @@ class SdistRequest:
         return hashlib.sha256(repr(inputs).encode()).hexdigest()[:12]
 
     def build_folder(self, cache: Path) -> Path:
-        """The folder that this call builds in, below torchwheel's cache."""
-        return cache / "build" / f"sdist-{self.key()}"
+        """The folder that this call builds in: in torchwheel's cache, unless its path has blanks.
+
+        torch and setuptools read CXX as several words, and nvcc passes flags on without quotes.
+        """
+        temporary = f"torchwheel-build-{os.getuid()}"
+        places = (cache / "build", Path(tempfile.gettempdir(), temporary), Path("/tmp", temporary))  # noqa: S108 - closed to others
+        return next(one for one in places if plain(str(one)) == str(one)) / f"sdist-{self.key()}"
 
     def cache_key(self) -> str:
         """Name of the compiler cache that builds of this project share in the sandbox."""
@@ -90,6 +97,11 @@ class SdistRequest:
 
     def _source_key(self) -> str:
         return sha256(self.source) if self.source.is_file() else str(self.source.resolve())
+
+
+def plain(path: str) -> str:
+    """A path with an underscore for each character that a shell or a list of flags may split at."""
+    return re.sub(r"[^\w.+/-]", "_", path, flags=re.ASCII)
 
 
 def find_source(text: str, cache: Path, progress: Progress) -> Path:

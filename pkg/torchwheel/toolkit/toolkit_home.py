@@ -4,6 +4,7 @@ Containers import this module: standard library and packaging only.
 """
 
 import os
+import platform
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from torchwheel_runtime import process
 from torchwheel_runtime.files import make_executable, write_text
+from torchwheel_runtime.machine.toolkit_layout import cuda_headers, cuda_runtime
 from torchwheel_runtime.toolkit.provision import link_plain_names
 
 HEADER_TIME = 1_000_000_000
@@ -52,8 +54,12 @@ def assemble_cuda_home(
         return toolkit
     libraries = sorted((site / "nvidia").glob("*"))
     _link(target, (path for path in toolkit.iterdir() if path.name not in _MERGED))
-    for name in ("include", "lib64"):
-        for folder in (toolkit / name, *(path / name.removesuffix("64") for path in libraries)):
+    machine = platform.machine()
+    for name, own in (
+        ("include", cuda_headers(toolkit, machine)),
+        ("lib64", cuda_runtime(toolkit, machine).parent),
+    ):
+        for folder in (own, *(path / name.removesuffix("64") for path in libraries)):
             if folder.is_dir():
                 _link(target / name, folder.iterdir())
     (target / "lib").symlink_to("lib64")

@@ -7,8 +7,9 @@ import functools
 import importlib.util
 import platform
 import re
+import shlex
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -21,6 +22,7 @@ from torchwheel_runtime.builder.extension import Extension
 from torchwheel_runtime.builder.target import DeviceCompiler, Python, Target, TorchHeaders
 from torchwheel_runtime.claims import NativeAbi, PartKind
 from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.machine.toolkit_layout import cuda_runtime, hip_runtime
 
 # Usual names.
 CUDA_HOME = "CUDA_HOME"
@@ -111,7 +113,7 @@ def read_target(environ: Mapping[str, str], source: Path) -> Target | None:
         cxx=environ.get(CXX) or "g++",
         python=running_python() if module else None,
         sysroot=sysroot_flags(Path(environ[SYSROOT]), machine) if environ.get(SYSROOT) else (),
-        launcher=tuple(environ.get(LAUNCHER, "").split()),
+        launcher=_launcher(environ),
         part=part,
     )
 
@@ -119,6 +121,13 @@ def read_target(environ: Mapping[str, str], source: Path) -> Target | None:
 def read_platform(environ: Mapping[str, str]) -> str:
     """The platform that is built for, e.g. "linux_x86_64"."""
     return environ.get(PLATFORM) or f"linux_{platform.machine()}"
+
+
+def _launcher(environ: Mapping[str, str]) -> tuple[str, ...]:
+    try:
+        return tuple(shlex.split(environ.get(LAUNCHER, "")))
+    except ValueError as error:
+        raise UsageError(f"{LAUNCHER}: expected words as in a shell, found {error}") from error
 
 
 def _part(name: str | None) -> PartKind | None:
@@ -206,9 +215,6 @@ def _device_compiler(environ: Mapping[str, str], machine: str, *, cross: bool) -
     )
 
 
-CUDA_TARGETS = {"aarch64": "sbsa-linux", "x86_64": "x86_64-linux"}
-"""Where NVIDIA's toolkits keep a platform's headers and libraries, below targets/."""
-
 _CONFIG = Path("torch", "share", "cmake", "Torch", "TorchConfig.cmake")
 
 
@@ -250,29 +256,6 @@ def running_python(pybind11: Path | None = None) -> Python:
 def python_include() -> Path:
     """The folder of Python.h of the CPython that runs the build."""
     return Path(sysconfig.get_path("include"))
-
-
-def cuda_runtime(root: Path, machine: str, *, cross: bool = False) -> Path:
-    """libcudart_static.a of a CUDA toolkit; installers, wheels, Debian each keep it elsewhere."""
-    own: tuple[str, ...] = () if cross else ("lib64", "lib", f"lib/{machine}-linux-gnu")
-    places = [root / name for name in (*own, f"targets/{CUDA_TARGETS[machine]}/lib")]
-    return _runtime("libcudart_static.a", places, f"CUDA_HOME={root}", "a whole CUDA toolkit")
-
-
-def hip_runtime(root: Path, machine: str) -> Path:
-    """libamdhip64.so of a ROCm: AMD's packages and distributions keep it in different folders."""
-    places = [root / "lib", root / "lib" / f"{machine}-linux-gnu"]
-    wanted = "a ROCm with its development files"
-    return _runtime("libamdhip64.so", places, f"ROCM_PATH={root}", wanted)
-
-
-def _runtime(name: str, places: Sequence[Path], variable: str, wanted: str) -> Path:
-    for folder in places:
-        if (folder / name).exists():
-            return folder / name
-    raise UsageError(
-        f"{variable}: no {name} in {' or '.join(map(str, places))}; point it at {wanted}"
-    )
 
 
 def sysroot_flags(root: Path, machine: str) -> tuple[str, ...]:

@@ -3,10 +3,11 @@
 import dataclasses
 from pathlib import Path
 
-from torchwheel_runtime.builder.environment import CUDA_TARGETS, python_include
+from torchwheel_runtime.builder.environment import python_include
 from torchwheel_runtime.builder.extension import Module
 from torchwheel_runtime.builder.target import Python, Target, TorchHeaders
 from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.machine.toolkit_layout import CUDA_TARGETS, cuda_headers
 from torchwheel_runtime.versions import version_numbers
 
 
@@ -69,17 +70,16 @@ def cuda(target: Target) -> GpuCompiler:
 def _cross(target: Target) -> tuple[str, ...]:
     """Another platform's headers come first; one that nvcc's output includes comes with nvcc."""
     own = target.toolkit.root / "include"
-    return ("--target-directory", _other(target), "-isystem", str(own))
+    return ("--target-directory", CUDA_TARGETS[_machine(target)], "-isystem", str(own))
 
 
 def _headers(target: Target) -> Path:
     """Headers of the platform that is built for."""
-    root = target.toolkit.root
-    return root / "targets" / _other(target) / "include" if target.cross else root / "include"
+    return cuda_headers(target.toolkit.root, _machine(target), cross=target.cross)
 
 
-def _other(target: Target) -> str:
-    return CUDA_TARGETS[target.platform.removeprefix("linux_")]
+def _machine(target: Target) -> str:
+    return target.platform.removeprefix("linux_")
 
 
 # HIP's own headers ask which of two platforms they are for.

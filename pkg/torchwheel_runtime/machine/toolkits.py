@@ -15,19 +15,15 @@ from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.machine import probe
 from torchwheel_runtime.machine.facts import Absent, InstalledToolkit
 from torchwheel_runtime.machine.probe import file_text, is_file, program_output, real_path
+from torchwheel_runtime.machine.toolkit_layout import (
+    CICC_PATHS,
+    cuda_header,
+    missing_files,
+)
 from torchwheel_runtime.ownership import UntrustedError, check_tree, find_program
 from torchwheel_runtime.toolkit.cache import cache_path
 from torchwheel_runtime.versions import hip_version, minor_version, tool_version, version_numbers
 
-# Paths below the toolkit's root, as NVIDIA's installers, its wheels, conda and Debian have them.
-_CICC_PATHS = ("nvvm/bin/cicc", "lib/nvidia-cuda-toolkit/bin/cicc")
-_HEADERS = ("include", "targets/*/include")
-_REQUIRED_FILES = {
-    "cuda_runtime.h": _HEADERS,
-    "crt/host_config.h": _HEADERS,
-    "nv/target": ("include", "include/cccl", "targets/*/include", "targets/*/include/cccl"),
-    "libcudart_static.a": ("lib64", "lib", "targets/*/lib", "lib/*-linux-gnu"),
-}
 # The wheel of each part, and how many numbers its version shares with nvcc's.
 _WHEELS = {
     "ptxas": ("nvidia-cuda-nvcc", 3),
@@ -64,9 +60,7 @@ def inspect_cuda(root: Path, where: str) -> InstalledToolkit:
     if mixed := [name for name in others if minor_version(others[name]) != found.release]:
         named = ", ".join(f"{name} {release}" for name, release in {"nvcc": nvcc, **others}.items())
         return broken(f"a mixed toolkit: {named}", *mixed)
-    if missing := [
-        name for name, places in _REQUIRED_FILES.items() if not _find_file(root, name, places)
-    ]:
+    if missing := missing_files(root):
         return broken(f"it has no {', '.join(missing)}", *missing)
     if problem := _cudart_problem(root, found.release):
         return broken(problem, "cuda_runtime.h")
@@ -97,9 +91,9 @@ def _tool_release(tool: Path) -> str | Absent:
 
 def _nvvm_release(root: Path) -> str | Absent:
     """The release of cicc, read from PTX that it writes: cicc prints none."""
-    cicc = next((root / place for place in _CICC_PATHS if is_file(root / place)), None)
+    cicc = next((root / place for place in CICC_PATHS if is_file(root / place)), None)
     if cicc is None:
-        return Absent(f"it has no {_CICC_PATHS[0]}")
+        return Absent(f"it has no {CICC_PATHS[0]}")
     try:
         with tempfile.TemporaryDirectory() as folder:
             source, made = Path(folder, "empty.ii"), Path(folder, "empty.ptx")
@@ -133,14 +127,9 @@ def _is_from_wheels(root: Path) -> bool:
     return root.parent.name == "nvidia"
 
 
-def _find_file(root: Path, name: str, places: tuple[str, ...]) -> Path | None:
-    files = (folder / name for place in places for folder in root.glob(place))
-    return next(filter(is_file, files), None)
-
-
 def _cudart_problem(root: Path, release: str) -> str | None:
     """What is wrong with the runtime, by its header: it must be of the compiler's release."""
-    header = _find_file(root, "cuda_runtime_api.h", _HEADERS)
+    header = cuda_header(root, "cuda_runtime_api.h")
     if header is None:
         return "it has no cuda_runtime_api.h"
     text = file_text(header)

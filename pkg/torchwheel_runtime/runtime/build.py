@@ -41,6 +41,7 @@ from torchwheel_runtime.machine import probe
 from torchwheel_runtime.machine.discovery import find_machine_for_build
 from torchwheel_runtime.machine.facts import Absent, InstalledToolkit, Torch
 from torchwheel_runtime.machine.probe import program_output
+from torchwheel_runtime.machine.toolkit_layout import cuda_runtime, hip_runtime
 from torchwheel_runtime.machine.torch import find_torch
 from torchwheel_runtime.runtime.status import LoadStep
 from torchwheel_runtime.toolkit.cache import cache_folder
@@ -196,7 +197,7 @@ def _flavour_to_build(extension: Extension, name: str | None, torch: Torch) -> N
 
 def _device_compiler(found: InstalledToolkit, archs: tuple[Arch, ...]) -> DeviceCompiler:
     machine = platform.machine()
-    runtime = environment.hip_runtime if found.backend == "rocm" else environment.cuda_runtime
+    runtime = hip_runtime if found.backend == "rocm" else cuda_runtime
     release = ToolkitRelease(found.backend, found.release)
     return DeviceCompiler(release, found.root, archs, runtime(found.root, machine))
 

@@ -10,6 +10,7 @@ from torchwheel_runtime.builder import environment
 from torchwheel_runtime.builder.ninja import BYTES_PER_JOB, parallel_jobs
 from torchwheel_runtime.builder.target import Python, Target, TorchHeaders
 from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.machine import toolkit_layout
 
 HERE = f"linux_{platform.machine()}"
 OTHER = "linux_aarch64" if HERE == "linux_x86_64" else "linux_x86_64"
@@ -92,10 +93,12 @@ def test_another_platform_is_cross_compiled(cuda):
 )
 def test_each_installer_keeps_cudas_runtime_elsewhere(tmp_path, place):
     with pytest.raises(UsageError, match=r"no libcudart_static\.a in .*point it at a whole CUDA"):
-        environment.cuda_runtime(tmp_path, "x86_64")
+        toolkit_layout.cuda_runtime(tmp_path, "x86_64")
     (tmp_path / place).mkdir(parents=True)
     (tmp_path / place / "libcudart_static.a").touch()
-    assert environment.cuda_runtime(tmp_path, "x86_64") == tmp_path / place / "libcudart_static.a"
+    assert (
+        toolkit_layout.cuda_runtime(tmp_path, "x86_64") == tmp_path / place / "libcudart_static.a"
+    )
 
 
 def test_a_rocm_environment_is_a_target(rocm):
@@ -108,9 +111,9 @@ def test_a_distributions_rocm_keeps_its_library_elsewhere(tmp_path):
     library = tmp_path / "lib" / "x86_64-linux-gnu" / "libamdhip64.so"
     library.parent.mkdir(parents=True)
     with pytest.raises(UsageError, match=r"no libamdhip64\.so in .*x86_64-linux-gnu; point it"):
-        environment.hip_runtime(tmp_path, "x86_64")
+        toolkit_layout.hip_runtime(tmp_path, "x86_64")
     library.touch()
-    assert environment.hip_runtime(tmp_path, "x86_64") == library
+    assert toolkit_layout.hip_runtime(tmp_path, "x86_64") == library
 
 
 def test_a_sysroot_has_one_gcc(rocm, tmp_path):

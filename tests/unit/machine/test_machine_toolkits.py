@@ -1,13 +1,16 @@
 import os
+import platform
 from pathlib import Path
 
 import pytest
-from toolkit_folders import cuda, wheels
+from toolkit_folders import conda, cuda, wheels
 
 from programmaker import program
+from torchwheel.toolkit.toolkit_home import assemble_cuda_home
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.machine import probe, toolkits
 from torchwheel_runtime.machine.facts import Absent, InstalledToolkit
+from torchwheel_runtime.machine.toolkit_layout import CUDA_TARGETS, cuda_headers, cuda_runtime
 from torchwheel_runtime.machine.toolkits import (
     find_toolkits,
     inspect_cuda,
@@ -62,6 +65,23 @@ def test_every_toolkit_in_the_order_of_preference(found, tmp_path):
         (older, "13.2", "torchwheel's cache"),
     ]
     assert {one.problem for one in every} == {None}
+
+
+def test_a_toolkit_of_conda_is_whole(found, tmp_path):
+    root = conda(tmp_path / "my env")
+    (one,) = found(PATH=root / "bin")
+    assert (one.root, one.release, one.problem) == (root, "13.0", None)
+    assert require_cuda(root, "13.0") == "13.0"
+    machine = platform.machine()
+    own = root / "targets" / CUDA_TARGETS[machine]
+    assert cuda_headers(root, machine) == own / "include"
+    assert cuda_runtime(root, machine) == own / "lib" / "libcudart_static.a"
+    # What a foreign project is built with has neither the headers nor the libraries of others.
+    home = assemble_cuda_home(tmp_path / "home", root, tmp_path / "site", (), Path("/usr/bin/g++"))
+    assert {path.name for path in (home / "include").iterdir()} == {
+        *("cuda_runtime.h", "cuda_runtime_api.h", "crt", "cccl")
+    }
+    assert (home / "lib64" / "libcudart_static.a").is_file()
 
 
 def test_a_folder_with_two_names_is_found_once(found, tmp_path):

@@ -1,8 +1,10 @@
 """Folders laid out as CUDA toolkits are, with scripts that print what the tools print."""
 
+import platform
 from pathlib import Path
 
 from programmaker import program
+from torchwheel_runtime.machine.toolkit_layout import CUDA_TARGETS
 
 FILES = (
     "include/cuda_runtime.h",
@@ -31,6 +33,18 @@ def cuda(root: Path, nvcc: str = "13.0.88", ptxas: str | None = None, nvvm: str 
     numbers = list(map(int, nvcc.split(".")))
     version = f"#define CUDART_VERSION  {1000 * numbers[0] + 10 * numbers[1]}\n"
     (root / "include/cuda_runtime_api.h").write_text(version)
+    return root
+
+
+def conda(root: Path, **releases: str) -> Path:
+    """A toolkit as conda lays it out, in a prefix that has headers of others."""
+    cuda(root, **releases)
+    own = root / "targets" / CUDA_TARGETS[platform.machine()]
+    own.mkdir(parents=True)
+    (root / "include").rename(own / "include")
+    (root / "lib64").rename(own / "lib")
+    (root / "include").mkdir()
+    (root / "include" / "zlib.h").touch()
     return root
 
 

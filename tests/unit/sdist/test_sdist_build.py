@@ -1,6 +1,9 @@
 """The parts of a build that need no compiler: its CUDA_HOME, steps, errors and local version."""
 
+import os
+import re
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,8 @@ from torchwheel.pipeline.frontend import (
     find_launcher,
 )
 from torchwheel.pipeline.repair import pack, stamp
-from torchwheel.sdist.request import LOCK, LOG, hold_build_folder
+from torchwheel.sdist.confined import copy_source
+from torchwheel.sdist.request import LOCK, LOG, SdistRequest, hold_build_folder
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.testing import import_torch
 from torchwheel.toolkit.toolkit_home import (
@@ -351,3 +355,32 @@ def test_a_planted_sccache_is_no_launcher(tmp_path, monkeypatch):
         f"{program}: is not used: expected sccache 0.9 or newer, whose server no other user can "
         'reach, found "sccache 0.8.2"; update it'
     )
+
+
+@pytest.mark.parametrize(
+    ("cache", "temporary", "place"),
+    [
+        ("/home/me/.cache/torchwheel", "/scratch", "/home/me/.cache/torchwheel/build"),
+        ("/home/my name/cache", "/scratch", f"/scratch/torchwheel-build-{os.getuid()}"),
+        ("/home/me, you", "/my scratch", f"/tmp/torchwheel-build-{os.getuid()}"),  # noqa: S108
+    ],
+)
+def test_the_folder_of_a_build_has_no_blanks(monkeypatch, cache, temporary, place):
+    """torch reads CXX as words, and nvcc calls g++ by a shell, without quotes around flags."""
+    monkeypatch.setattr("tempfile.tempdir", temporary)
+    request = SdistRequest(Path("/home/my name/my project"), Path("dist"))
+    assert request.build_folder(Path(cache)).parent == Path(place)
+
+
+@pytest.mark.parametrize("name", ["my project", "a,b=c", "it's", "ördner"])
+@pytest.mark.parametrize("packed", [False, True], ids=["folder", "sdist"])
+def test_the_copy_of_a_project_has_no_blanks(tmp_path, name, packed):
+    source = tree(tmp_path / name, "setup.py")
+    if packed:
+        with tarfile.open(tmp_path / "project.tar.gz", "w:gz") as archive:
+            archive.add(source, name)
+        source = tmp_path / "project.tar.gz"
+    (tmp_path / "copies").mkdir()
+    copy = copy_source(source, tmp_path / "copies")
+    assert (copy / "setup.py").is_file()
+    assert re.fullmatch(r"\w+", copy.name, re.ASCII)
