@@ -84,6 +84,36 @@ def test_archs_that_its_setup_hard_codes_are_named(plus, wheels):
 
 
 @pytest.mark.nightly
+def test_a_subfolder_of_a_tag_is_built_with_what_lies_beside_it(plus, environ, tmp_path):
+    """hopper/setup.py with sources in ../csrc, whose version is that of git's tag."""
+    repository, setup = tmp_path / "repository", plus / "setup.py"
+    text = setup.read_text().replace('version="1.0"', "use_scm_version={'root': '..'}")
+    setup.write_text(text.replace('"csrc/', '"../csrc/'))
+    shutil.copytree(plus, repository / "hopper", ignore=shutil.ignore_patterns("csrc", "*.yaml"))
+    shutil.copytree(plus / "csrc", repository / "csrc")
+    own = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+    for arguments in (
+        *(["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "a"]),
+        *(["tag", "v0.4.0+cu13"], ["config", "uploadpack.allowAnySHA1InWant", "true"]),
+    ):
+        subprocess.run(["git", *own, "-C", repository, *arguments], check=True)
+    matrix = (plus / "matrix.yaml").read_text()
+    source = f'"git+file://{repository}@v0.4.0+cu13#subdirectory=hopper"'
+    matrix = matrix.replace("source: .", f"source: {source}")
+    folder = tmp_path / "matrix"
+    folder.mkdir()
+    (folder / "matrix.yaml").write_text(
+        matrix.replace("{tests: tests}", "{tests: tests, requires: [setuptools-scm]}")
+    )
+    done = torchwheel(folder, environ, "wheels")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = (folder / "dist").glob("*.whl")
+    assert wheel.name.startswith("plus-0.4.0+cu130torch2.13-cp311-cp311-manylinux")
+    record = json.loads((folder / "dist" / ".torchwheel" / f"{VARIANT}.json").read_text())
+    assert record["smoke"] == "passed, not run on a GPU"
+
+
+@pytest.mark.nightly
 def test_pythons_of_a_torch_share_what_does_not_include_python(plus, environ):
     matrix = plus / "matrix.yaml"
     matrix.write_text(matrix.read_text().replace('["3.11"]', '["3.11", "3.12"]'))

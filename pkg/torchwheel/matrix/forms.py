@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -155,7 +156,10 @@ RelativePath = Annotated[
     ),
 ]
 # A reference that begins with a dash would be an option of git.
-_GIT = r"git\+(https|file)://[^@\s]+@[A-Za-z0-9_][A-Za-z0-9._/-]*"
+_GIT = (
+    r"git\+((?:https|file)://[^@\s#]+)@([A-Za-z0-9_][A-Za-z0-9._/+=,!%-]*)"
+    r"(?:#(?:egg=[A-Za-z0-9._-]+&)?subdirectory=((?!(?:[^#&]*/)?\.\.(?:/|$))[^/\\\s#&][^\\\s#&]*))?"
+)
 SourceText = Annotated[
     str,
     Form(
@@ -228,17 +232,24 @@ class ProjectSource:
         kind: folder and sdist lie beside matrix.yaml; release is of the package index.
         place: the path; of a release the project's name; of git the repository's address.
         version: of a release; of git the branch, tag or commit.
+        subdirectory: of git the project's folder in the repository.
     """
 
     kind: SourceKind
     place: str
     version: str = ""
+    subdirectory: str = ""
+
+    @property
+    def below(self) -> PurePosixPath:
+        """The project's folder in the tree that is fetched, or that matrix.yaml is in."""
+        return PurePosixPath(self.place if self.kind == "folder" else self.subdirectory)
 
 
 def parse_source(text: str) -> ProjectSource:
     """Read `project.source`; any other text is a folder."""
-    if re.fullmatch(_GIT, text):
-        return ProjectSource("git", *text.removeprefix("git+").split("@"))
+    if git := re.fullmatch(_GIT, text, re.ASCII):
+        return ProjectSource("git", git[1], git[2], git[3] or "")
     if match := _RELEASE.fullmatch(text):
         return ProjectSource("release", match[1], match[2])
     if text.endswith(SDIST_ENDINGS):

@@ -177,7 +177,7 @@ class Project(Section):
         SourceText,
         Field(
             description="Folder of its pyproject.toml; with abis.ordinary also an sdist's path, "
-            "git+https://HOST/PATH@REF, or NAME==VERSION of the package index."
+            "git+https://HOST/PATH@REF[#subdirectory=DIR], or NAME==VERSION of the package index."
         ),
     ] = "."
     sha256: Annotated[

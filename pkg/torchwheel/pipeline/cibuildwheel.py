@@ -114,7 +114,7 @@ def settings(options: ContainerOptions) -> dict[str, object]:
         "audit-command": "",
     }
     if options.own:
-        table["before-build"] = f"{_INSIDE} account start && {_INSIDE} prepare {{project}}"
+        table["before-build"] = f"{_INSIDE} account start && {_INSIDE} prepare {{package}}"
         if options.settings:
             table["config-settings"] = dict(options.settings)
     if options.tests is not None:

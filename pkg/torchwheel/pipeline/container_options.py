@@ -124,7 +124,8 @@ def options_of(
     if ordinary:
         environment = {**_own_build_environment(run, toolkit, forwarded), **uv, **index}
         # No container has a GPU.
-        tests: str | None = "" if run.matrix.without_gpu is None else build.tests or ""
+        own_tests = "" if run.matrix.without_gpu is None else build.tests or ""
+        tests: str | None = str(run.below / own_tests) if own_tests else ""
         requires: tuple[str, ...] = (
             "--requirement",
             f"{VARIANT}/{own_build.TORCH}",

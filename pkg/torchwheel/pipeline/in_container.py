@@ -60,15 +60,15 @@ python -m torchwheel.pipeline.inside account start
 python -m build --wheel {_FRONTEND} --outdir /tmp/wheel {PROJECT}
 python -m torchwheel.pipeline.inside account build
 """
-# Its arguments: the tag of the Python, and the settings of the build backend.
+# Its arguments: the tag of the Python, the project's folder, and the settings of the build backend.
 _COMPILE_OWN = f"""
 set -e
 export PATH={_PLACES.ninja.parent}:/opt/python/$1-$1/bin:$PATH
 export PATH=$PATH:{_PLACES.toolkit_home}/bin:{_PLACES.environment}/bin
-shift
+cd "$2"
+shift 2
 python -m torchwheel.pipeline.inside account start
-python -m torchwheel.pipeline.inside prepare {PROJECT}
-cd {PROJECT}
+python -m torchwheel.pipeline.inside prepare "$PWD"
 python -m build . --wheel {_FRONTEND} --outdir /tmp/wheel "$@"
 python -m torchwheel.pipeline.inside account build
 """
@@ -155,7 +155,7 @@ class Container:
         }
         command = [*process.python_module(sys.executable, "cibuildwheel")]
         command += ["--only", options.identifier]
-        command += ["--config-file", str(config), "--output-dir", str(wheels)]
+        command += ["--config-file", str(config), "--output-dir", str(wheels), str(run.below)]
         environ["PYTHONUNBUFFERED"] = "1"
         status = self._stream(command, folder, self._show_step, environ, project)
         _check_written(folder, wheels)
@@ -188,7 +188,7 @@ class Container:
             *(f"--env={name}" for name in options.forwarded),
             *(f"--env={name}={value}" for name, value in environment.items()),
             *(self.image.reference, "bash", "-c", _COMPILE_OWN if variant.ordinary else _COMPILE),
-            *("compile", python_tag(options.python)),
+            *("compile", python_tag(options.python), f"{PROJECT}/{run.below}"),
             *(f"--config-setting={name}={value}" for name, value in options.settings.items()),
         ]
         status = self._stream(command, folder, lambda _: None, os.environ)
@@ -216,7 +216,7 @@ class Container:
             plan = own_build.dump_plan(plan_of(run, variant, shard))
             write_text(folder / inside.PLAN, plan)
             empty_steps(folder, self.engine)
-        stage(run.source, project)
+        stage(run.source, project, tree=run.tree)
         return options_of(run, variant, self.engine, self.image, headers_of(run, variant))
 
     def _show_step(self, line: str) -> None:

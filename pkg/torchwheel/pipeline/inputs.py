@@ -8,7 +8,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from packaging.utils import canonicalize_name
 
@@ -20,7 +20,7 @@ from torchwheel.image.recipes import python_of
 from torchwheel.matrix.sections import Matrix, Toolkit
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.kernel_artifacts import KernelArtifact, digests
-from torchwheel.pipeline.sources import trial_of
+from torchwheel.pipeline.sources import tree_of, trial_of
 from torchwheel.smoke.testing import Trial
 from torchwheel.toolkit.torch_files import torch_file
 from torchwheel_runtime import claims as claims_file
@@ -106,6 +106,16 @@ class Run:
     def id(self) -> str:
         """Label of the containers that runs with this output folder start."""
         return run_id(self.dist)
+
+    @property
+    def tree(self) -> Path:
+        """The folder that a build sees: the project's, or the one that it is a part of."""
+        return tree_of(self.matrix, self.source)
+
+    @property
+    def below(self) -> PurePosixPath:
+        """The project's folder in the tree."""
+        return PurePosixPath(self.source.relative_to(self.tree))
 
     @functools.cached_property
     def trial(self) -> Trial:

@@ -7,7 +7,6 @@ this machine.
 
 import hashlib
 import os
-import re
 import shutil
 import stat
 import tempfile
@@ -18,14 +17,14 @@ from torchwheel.index.client import download_sdist, find_sdist
 from torchwheel.inspect.sdist import PROJECT, is_project, unpack
 from torchwheel.matrix.forms import ProjectSource, parse_source
 from torchwheel.matrix.sections import Matrix
+from torchwheel.pipeline import git
 from torchwheel.project_links import own_paths
 from torchwheel.smoke.testing import Trial
-from torchwheel_runtime import process
+from torchwheel.text_files import exists
 from torchwheel_runtime.console import Progress
-from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import sha256
 from torchwheel_runtime.ownership import trusted_folder
-from torchwheel_runtime.text import quote
 from torchwheel_runtime.toolkit.cache import make_once
 
 _OUTPUTS = {"build", "dist"}
@@ -36,19 +35,6 @@ _NEVER_SOURCES = {
     *(".cache", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis"),
     *(".idea", ".vscode", ".vs", ".ipynb_checkpoints"),
 }
-
-# A checkout's own configuration can name programs, which git would start: to watch the files, after
-# a change of the index, to fetch what a partial clone lacks. Listing files needs none of them.
-# core.excludesFile stays as it is: the user's own patterns keep an editor's files out of a build.
-_GIT = ("git", "-c", "core.fsmonitor=false", "-c", f"core.hooksPath={os.devnull}")
-_GIT_VARIABLES = {
-    "GIT_ALLOW_PROTOCOL": "none",
-    "GIT_NO_LAZY_FETCH": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
-}
-_GIT_SECONDS = 60
-"""Time limit of a git command: a named pipe as core.excludesFile or .gitignore has no end."""
 
 
 def source_files(folder: Path, *, tracked: bool = False) -> list[Path]:
@@ -76,11 +62,16 @@ def is_plain_file(path: Path) -> bool:
         return False
 
 
-def source_digest(folder: Path, *, tracked: bool = False) -> str:
-    """Hex SHA-256 over the names and contents of the project's files; see `source_files`."""
-    digest = hashlib.sha256()
-    for path in source_files(folder, tracked=tracked):
-        name, content = path.relative_to(folder).as_posix(), content_digest(path)
+def source_digest(folder: Path, *, tree: Path | None = None, tracked: bool = False) -> str:
+    """Hex SHA-256 over the names and contents of the project's files; see `source_files`.
+
+    A version that git's tags decide counts too. `tree` is what its build sees, the folder itself by
+    default.
+    """
+    tree = tree or folder
+    digest = hashlib.sha256((_version(folder) or "").encode())
+    for path in source_files(tree, tracked=tracked):
+        name, content = path.relative_to(tree).as_posix(), content_digest(path)
         executable = os.access(path, os.X_OK) and not path.is_symlink()
         digest.update(f"{name}\0{content}\0{executable}\n".encode())
     return digest.hexdigest()
@@ -93,28 +84,41 @@ def content_digest(path: Path) -> str:
     return sha256(path)
 
 
-def commit_time(folder: Path) -> float | None:
-    """When the commit that is checked out was made, in seconds since 1970; None without git."""
-    lines = _git(folder, "rev-list", "--max-count=1", "--format=%ct", "HEAD").split()
-    return float(lines[-1]) if lines and lines[-1].isdigit() else None
+def stage(source: Path, target: Path, *, tree: Path | None = None, tracked: bool = False) -> Path:
+    """Copy the project's files, without git's own, to `target`; see `source_files`.
+
+    With a `tree` all of it is copied, and the project lies in the copy where it lies in the tree.
+
+    Returns:
+        The project's folder in the copy.
+    """
+    tree = tree or source
+    copy_files(tree, target, source_files(tree, tracked=tracked))
+    copy = target / source.relative_to(tree)
+    if version := _version(source):
+        git.write_version(copy, version)
+    return copy
 
 
-def stage(source: Path, target: Path, *, tracked: bool = False) -> None:
-    """Copy the project's files to `target`; see `source_files`."""
-    copy_files(source, target, source_files(source, tracked=tracked))
+def _version(folder: Path) -> str | None:
+    """The version of a project that asks git for it; None of any other."""
+    return git.version(folder) if git.decides_version(folder) else None
 
 
 def copy_project(source: Path, target: Path) -> None:
     """Copy a project with all that its setup.py may read: files that git ignores, and `.git`.
 
-    Outputs, caches and virtual environments are left out.
+    Outputs, caches and virtual environments are left out. A project in a subfolder of its
+    repository has no `.git`.
 
     Raises:
         UsageError: a link leads out of `source`.
     """
-    git = source / ".git"
-    state = [] if git.is_symlink() else [git, *git.rglob("*")]
+    own = source / ".git"
+    state = [] if own.is_symlink() else [own, *own.rglob("*")]
     copy_files(source, target, {*_git_files(source, tracked=True), *_walk(source), *state})
+    if not own.is_dir() and (version := _version(source)):
+        git.write_version(target, version)
 
 
 def copy_files(source: Path, target: Path, paths: Iterable[Path]) -> None:
@@ -139,10 +143,7 @@ def copy_files(source: Path, target: Path, paths: Iterable[Path]) -> None:
 
 def _git_files(folder: Path, tracked: bool) -> list[Path]:
     """Files that are tracked, or untracked and not ignored; empty outside a checkout."""
-    others = () if tracked else ("--others", "--exclude-standard")
-    output = _git(folder, "ls-files", "-z", "--cached", *others)
-    paths = (folder / name for name in output.split("\0") if name)
-    return [path for path in paths if not _is_linked_output(folder, path)]
+    return [path for path in git.files(folder, tracked) if not _is_linked_output(folder, path)]
 
 
 def _is_linked_output(folder: Path, path: Path) -> bool:
@@ -152,28 +153,6 @@ def _is_linked_output(folder: Path, path: Path) -> bool:
     """
     named = path.name in _NEVER_SOURCES or (path.name in _OUTPUTS and path.parent == folder)
     return named and path.is_symlink()
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    """The output of a git command in a folder; empty where it fails.
-
-    Raises:
-        TorchwheelError: it does not end in time.
-    """
-    command = [*_GIT, "-C", str(folder), *arguments]
-    variables = {**os.environ, **_GIT_VARIABLES}
-    try:
-        done = process.run(
-            command, env=variables, timeout=_GIT_SECONDS, undecodable="surrogateescape"
-        )
-    except process.TimedOutError as error:
-        raise TorchwheelError(
-            f"{folder}: git {arguments[0]}: expected an answer in {_GIT_SECONDS} s, found none; "
-            "look for a pipe or a slow disk among .gitignore and the files that .git/config names"
-        ) from error
-    except process.NotRunError:
-        return ""
-    return "" if done.status else done.output
 
 
 def _walk(folder: Path) -> Iterator[Path]:
@@ -190,27 +169,16 @@ def _walk(folder: Path) -> Iterator[Path]:
         yield from (Path(root) / name for name in (*files, *folders))
 
 
-_FETCH_SECONDS = 900
-_FATAL = re.compile(r"^(fatal|error): ")
-_COMMIT = re.compile(r"[0-9a-f]{40}")
-# Submodules may name any program as their transport; hooks of a fetched tree are never run.
-_GIT_FETCH = (
-    *("git", "-c", f"core.hooksPath={os.devnull}"),
-    *("-c", "protocol.allow=never", "-c", "protocol.https.allow=always"),
-)
-
-
 def project_folder(matrix: Matrix, root: Path, cache: Path, progress: Progress) -> Path:
     """The folder of the project's sources, fetched and unpacked first if they are elsewhere."""
     project = matrix.project
     source = parse_source(project.source)
     if source.kind == "folder":
-        folder = (root / source.place).resolve()
-        if matrix.abis.ordinary and not is_project(folder):
-            raise UsageError(f"{folder}: expected {' or '.join(PROJECT)} in it, found neither")
-        return folder
+        if not matrix.abis.ordinary:
+            return (root / source.place).resolve()
+        return _project_below(root.resolve(), source, str((root / source.place).resolve()))
     if source.kind == "git":
-        return _checkout(source, cache, progress)
+        return _project_below(git.checkout(source, cache, progress), source, project.source)
     archive = root / source.place
     if source.kind == "release":
         archive = download_release(source, project.sha256, cache, progress)
@@ -234,6 +202,25 @@ def project_folder(matrix: Matrix, root: Path, cache: Path, progress: Progress) 
         busy=f"{archive.name}: another run unpacks it",
     )
     return folder
+
+
+def _project_below(tree: Path, source: ProjectSource, where: str) -> Path:
+    """The project's folder in a tree; `where` names it in an error."""
+    folder = tree / source.below
+    if not is_project(folder):
+        raise UsageError(f"{where}: expected {' or '.join(PROJECT)} in it, found neither")
+    return folder
+
+
+def tree_of(matrix: Matrix, folder: Path) -> Path:
+    """The folder that a build of the project in `folder` sees.
+
+    An ordinary project in a subfolder of its repository may read what lies beside it.
+    """
+    source = parse_source(matrix.project.source)
+    depth = len(source.below.parts) if matrix.abis.ordinary else 0
+    tree = folder.parents[depth - 1] if depth else folder
+    return tree if source.kind == "git" or exists(tree / ".git") else folder
 
 
 def tests_folder(matrix: Matrix, root: Path, source: Path) -> Path | None:
@@ -277,68 +264,3 @@ def _unpack(archive: Path, target: Path) -> None:
         project = unpack(archive, Path(temporary))
         for path in project.iterdir():
             shutil.move(path, target / path.name)
-
-
-def _checkout(source: ProjectSource, cache: Path, progress: Progress) -> Path:
-    """The tree of a git reference with its submodules, without git's own files."""
-    commit = source.version
-    if not _COMMIT.fullmatch(commit):
-        commit = _resolve(source)
-    name = hashlib.sha256(f"{source.place} {commit}".encode()).hexdigest()[:16]
-    folder = cache / "sources" / f"git-{name}"
-    make_once(
-        folder,
-        lambda temporary: _clone(source, commit, temporary),
-        progress,
-        doing=f"fetching {source.place}@{source.version}",
-        busy=f"{source.place}: another run fetches it",
-    )
-    return folder
-
-
-def _resolve(source: ProjectSource) -> str:
-    """The commit that a branch or tag names; of an annotated tag the commit that it points to."""
-    names = (f"{source.version}^{{}}", source.version)
-    lines = _run_git(source, ["ls-remote", "--", source.place, *names]).splitlines()
-    found = {ref: commit for commit, _, ref in (line.partition("\t") for line in lines)}
-    for ref in (f"refs/tags/{source.version}^{{}}", f"refs/tags/{source.version}"):
-        if ref in found:
-            return found[ref]
-    if head := found.get(f"refs/heads/{source.version}"):
-        return head
-    raise UsageError(
-        f"{source.place}: expected a branch or tag {quote(source.version)}, found none; name one, "
-        "or a commit of 40 digits"
-    )
-
-
-def _clone(source: ProjectSource, commit: str, target: Path) -> None:
-    for arguments in (
-        ["init", "--quiet"],
-        ["fetch", "--quiet", "--depth=1", source.place, commit],
-        ["checkout", "--quiet", "--detach", "FETCH_HEAD"],
-        ["submodule", "--quiet", "update", "--init", "--recursive", "--depth=1"],
-    ):
-        _run_git(source, ["-C", str(target), *arguments])
-    found = _run_git(source, ["-C", str(target), "rev-parse", "HEAD"]).strip()
-    if found != commit:
-        raise TorchwheelError(f"{source.place}: expected commit {commit}, found {found}")
-    for path in [*target.rglob(".git")]:
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    if not is_project(target):
-        raise UsageError(
-            f"{source.place}@{source.version}: expected {' or '.join(PROJECT)} in it, found neither"
-        )
-
-
-def _run_git(source: ProjectSource, arguments: list[str]) -> str:
-    # A repository on this machine is one that the caller names, never a submodule.
-    local = ["-c", "protocol.file.allow=user"] if source.place.startswith("file:") else []
-    env = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_CONFIG_NOSYSTEM": "1"}
-    try:
-        done = process.run([*_GIT_FETCH, *local, *arguments], env=env, timeout=_FETCH_SECONDS)
-    except process.NotRunError as error:
-        raise TorchwheelError(f"{source.place}: {error}") from error
-    if done.status:
-        raise program_error(f"{source.place}@{source.version}: {done.reason(_FATAL, first=True)}")
-    return done.output

@@ -97,7 +97,7 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
 def inputs_of_kernels(build: KernelBuild, compiler: Compiler) -> KernelInputs:
     """The inputs of a build's kernels, as the compiler's variant links them."""
     run, own = compiler.run, own_inputs(compiler.run, compiler.variant)
-    return kernel_inputs(build, run.matrix.project.name, run.source, compiler.compiler, own)
+    return kernel_inputs(build, run.matrix.project.name, run.tree, compiler.compiler, own)
 
 
 def _with_kernels(executor: Executor) -> Run:
@@ -149,8 +149,7 @@ def _reproduce(executor: Executor, wheel: Path, out: Path) -> None:
 def elsewhere(run: Run, variant: Variant) -> Iterator[Run]:
     """The same run with a copy of the project in another folder, and without caches."""
     with tempfile.TemporaryDirectory(prefix="torchwheel-again-") as folder:
-        source = Path(folder).resolve() / "project"
-        stage(run.source, source)
+        source = stage(run.source, Path(folder).resolve() / "project", tree=run.tree)
         # The cached folders belong to the project's folder: for this copy they are empty.
         again = dataclasses.replace(run, source=source, launcher=())
         try:

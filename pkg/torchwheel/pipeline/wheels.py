@@ -76,12 +76,12 @@ def wheels(request: WheelsRequest, progress: Progress) -> tuple[str, int]:
         run = open_run(request, matrix, dist, engine, progress)
         run = dataclasses.replace(
             run,
-            sources=source_digest(run.source),
+            sources=source_digest(run.source, tree=run.tree),
             jobs=jobs,
             parts_at_once=parts_each(variants, at_once, jobs, most=request.at_once),
             twice=request.twice and can_build_twice(matrix),
             bundled=build_bundled(run.root, matrix.project.bundled, dist, progress),
-            tracked=source_digest(run.source, tracked=True),
+            tracked=source_digest(run.source, tree=run.tree, tracked=True),
             kernels=Path(os.path.realpath(request.kernels)) if request.kernels else None,
             kernels_only=request.kernels_only,
             locked=request.locked,

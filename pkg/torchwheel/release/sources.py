@@ -11,7 +11,8 @@ from pathlib import Path
 from torchwheel.findings import CheckResult
 from torchwheel.index.contents import utc_time
 from torchwheel.matrix.sections import Matrix
-from torchwheel.pipeline.sources import commit_time, project_folder, source_digest, tests_folder
+from torchwheel.pipeline.git import commit_time
+from torchwheel.pipeline.sources import project_folder, source_digest, tests_folder, tree_of
 from torchwheel.smoke.record import SCHEMA, SmokeRecord
 from torchwheel.smoke.testing import Suite, read_suite
 from torchwheel_runtime.console import Quiet
@@ -100,7 +101,7 @@ def read_sources(matrix: Matrix, root: Path) -> ReleaseSources:
     return ReleaseSources(
         matrix,
         read_suite(tests) if tests else Suite("", {}),
-        source_digest(source, tracked=True),
+        source_digest(source, tree=tree_of(matrix, source), tracked=True),
         commit_time(root),
         time.time(),
     )

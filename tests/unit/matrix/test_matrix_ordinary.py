@@ -1,6 +1,8 @@
 """The flavour `ordinary`: a project's own build, a variant for each torch, Python and toolkit."""
 
+import contextlib
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -89,9 +91,32 @@ def test_what_is_left_out_has_defaults():
         ("ext/conv-1.0.tar.gz", ProjectSource("sdist", "ext/conv-1.0.tar.gz")),
         ("causal-conv1d==1.5.2", ProjectSource("release", "causal-conv1d", "1.5.2")),
         ("git+https://h.test/a/b@v1", ProjectSource("git", "https://h.test/a/b", "v1")),
+        (
+            "git+https://h.test/a@v1.0+cu12#subdirectory=hopper",
+            ProjectSource("git", "https://h.test/a", "v1.0+cu12", "hopper"),
+        ),
+        (
+            "git+https://h.test/a@x/v2#egg=conv&subdirectory=ext/conv",
+            ProjectSource("git", "https://h.test/a", "x/v2", "ext/conv"),
+        ),
+        *(
+            (text, ProjectSource("folder", text))
+            for text in (
+                "git+https://h.test/a@v1#subdirectory=../x",
+                "git+https://h.test/a@v1#subdirectory=/x",
+                "git+https://h.test/a@v1#subdirectory=",
+                "git+https://h.test/a@v~1",
+                "git+https://h.test/a#subdirectory=x",
+            )
+        ),
         # A reference that begins with a dash would be an option of git.
         ("git+https://h.test/a@-x", ProjectSource("folder", "git+https://h.test/a@-x")),
     ],
 )
 def test_the_places_of_sources(text, source):
     assert parse_source(text) == source
+    document = re.sub(r"(?m)^(  source: ).*$", lambda line: f"{line[1]}'{text}'", TEXT)
+    refused = source.kind == "folder" and text.startswith("git+")
+    says = pytest.raises(MatrixError, match="is not a path inside the project")
+    with says if refused else contextlib.nullcontext():
+        parse(document, "matrix.yaml")

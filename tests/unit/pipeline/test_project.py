@@ -137,6 +137,30 @@ def test_a_git_reference_is_fetched_without_gits_own_files(tmp_path):
         folder_of(tmp_path, f"git+file://{tmp_path}/none@v1")
 
 
+def test_a_project_in_a_subfolder_of_a_reference_has_the_tags_version(tmp_path):
+    repository = tmp_path / "repository"
+    for name, text in (("hopper/setup.py", "use_scm_version=True"), ("csrc/a.h", "")):
+        (repository / name).parent.mkdir(parents=True)
+        (repository / name).write_text(text)
+    git(repository, "init", "--quiet", "--initial-branch=main")
+    git(repository, "config", "uploadpack.allowAnySHA1InWant", "true")
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "-m", "a")
+    git(repository, "tag", "v1.0+cu12")
+    place = f"git+file://{repository}"
+    text = f"{place}@v1.0+cu12#subdirectory=hopper"
+    folder = folder_of(tmp_path, text)
+    assert (folder.name, (folder / "../csrc/a.h").is_file()) == ("hopper", True)
+    assert "Version: 1.0\n" in (folder / "PKG-INFO").read_text()
+    assert sources.tree_of(parse(MATRIX.format(source=text, more=""), ""), folder) == folder.parent
+    heard = Heard()
+    folder = folder_of(tmp_path, f"{place}@main#subdirectory=hopper", heard=heard)
+    assert "Version: 0.1.dev1\n" in (folder / "PKG-INFO").read_text()
+    assert "names none: 0.1.dev1; name a tag" in heard.said[0]
+    with pytest.raises(UsageError, match=r"@main: expected pyproject.toml or setup.py in it"):
+        folder_of(tmp_path, f"{place}@main")
+
+
 def test_the_tests_of_an_ordinary_project_are_its_own(tmp_path):
     matrix = parse(MATRIX.format(source="ext", more=""), "matrix.yaml")
     assert sources.tests_folder(matrix, tmp_path, tmp_path / "ext") == tmp_path / "ext" / "tests"

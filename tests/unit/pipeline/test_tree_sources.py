@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from linkmaker import KEY, LEAVING, STAYING, plant
-from torchwheel.pipeline import sources
+from torchwheel.pipeline import git
 from torchwheel.pipeline.bundled import build_pure
 from torchwheel.pipeline.sources import copy_files, source_digest, source_files, stage
 from torchwheel_runtime.errors import TorchwheelError, UsageError
@@ -99,7 +99,7 @@ def gitignore_of_a_folder(checkout):
 @pytest.mark.parametrize("place", [excludes_file, gitignore_of_a_folder])
 def test_a_pipe_that_git_waits_for_is_one_line(checkout, place, monkeypatch):
     os.mkfifo(place(checkout))
-    monkeypatch.setattr(sources, "_GIT_SECONDS", 1)
+    monkeypatch.setattr(git, "_GIT_SECONDS", 1)
     with pytest.raises(TorchwheelError) as error:
         source_files(checkout)
     assert str(error.value) == (
@@ -272,3 +272,96 @@ def test_no_link_of_this_repository_leads_out_of_its_distribution():
     for folder in (ROOT, ROOT / "pkg" / "torchwheel"):
         assert folder / "LICENSE" in source_files(folder)
     assert (ROOT / "pkg/torchwheel/LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+
+
+def committed(folder, *tags):
+    """A checkout with a commit for each tag; one that is empty gives the commit no tag."""
+
+    def run(*arguments):
+        own = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", *own, "-C", folder, *arguments], check=True, capture_output=True)
+
+    if not (folder / ".git").exists():
+        run("init", "--quiet")
+    for tag in tags:
+        run("add", "--all")
+        run("commit", "--quiet", "--allow-empty", "-m", "a")
+        if tag:
+            run("tag", tag)
+    return folder
+
+
+SCM = "from setuptools import setup\nsetup(name='demo', use_scm_version=True)\n"
+
+
+@pytest.mark.parametrize(
+    ("tags", "version"),
+    [
+        (["v0.4.0"], "0.4.0"),
+        (["v1.0+cu12"], "1.0"),
+        (["conv-1.0rc1"], "1.0rc1"),
+        (["v0.4.0", "", ""], "0.4.1.dev2"),
+        (["v1.0rc1", ""], "1.0rc2.dev1"),
+        (["latest"], git.NO_TAG),
+        ([""], git.NO_TAG),
+    ],
+)
+def test_a_copy_without_git_knows_the_version_of_its_tags(tmp_path, tags, version):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "setup.py").write_text(SCM)
+    committed(folder, *tags)
+    first = source_digest(folder)
+    copy = stage(folder, tmp_path / "copy")
+    assert f"\nVersion: {version}\n" in (copy / "PKG-INFO").read_text()
+    assert not (copy / ".git").exists()
+    assert not (folder / "PKG-INFO").exists()
+    # What has another version is another wheel.
+    committed(folder, "", "v9")
+    assert source_digest(folder) != first
+
+
+@pytest.mark.parametrize("without", ["a tool", "git", "a version to give: an sdist"])
+def test_other_projects_are_copied_as_they_are(tmp_path, without):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "setup.py").write_text(SCM if without != "a tool" else "setup(version='1')\n")
+    if without.startswith("a version"):
+        (folder / "PKG-INFO").write_text("Version: 3.0\n")
+    if without != "git":
+        committed(folder, "v1")
+    copy = stage(folder, tmp_path / "copy")
+    names = {path.name for path in folder.iterdir()} - {".git"}
+    assert {path.name for path in copy.iterdir()} == names
+
+
+def test_the_files_of_submodules_are_sources(tmp_path):
+    inner, folder = tmp_path / "cutlass", tmp_path / "project"
+    for one, name in ((inner, "cute.h"), (folder, "setup.py")):
+        one.mkdir()
+        (one / name).touch()
+        committed(one, "")
+    command = ["git", "-c", "protocol.file.allow=always", "-C", folder, "submodule", "--quiet"]
+    subprocess.run([*command, "add", inner, "csrc/cutlass"], check=True)
+    committed(folder, "")
+    for tracked in (False, True):
+        stage(folder, tmp_path / f"copy-{tracked}", tracked=tracked)
+        assert (tmp_path / f"copy-{tracked}" / "csrc/cutlass/cute.h").is_file()
+    assert git.empty_submodules(folder) == []
+    subprocess.run([*command, "deinit", "--force", "--all"], check=True)
+    assert git.empty_submodules(folder) == ["csrc/cutlass"]
+    (folder / "csrc/cutlass").rmdir()
+    assert git.empty_submodules(folder) == ["csrc/cutlass"]
+
+
+def test_a_project_in_a_subfolder_is_copied_with_what_lies_beside_it(tmp_path):
+    tree = tmp_path / "tree"
+    for name in ("hopper/setup.py", "csrc/a.h"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).touch()
+    copy = stage(tree / "hopper", tmp_path / "copy", tree=tree)
+    assert copy == tmp_path / "copy" / "hopper"
+    assert (copy / "../csrc/a.h").is_file()
+    first = source_digest(tree / "hopper", tree=tree)
+    (tree / "csrc/a.h").write_text("// changed")
+    assert source_digest(tree / "hopper", tree=tree) != first
