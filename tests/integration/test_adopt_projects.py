@@ -7,11 +7,13 @@ where code decides it, a person is asked.
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from foreign_project import CODE, TAG_FORMS, write_foreign_project, write_tagged_project
 from torchwheel.scaffold.foreign import read_project
@@ -63,14 +65,30 @@ def run(command: str, folder: Path, environment: dict[str, str], status: int = 0
     return done.stdout + done.stderr
 
 
+def next_commands(said: str) -> list[str]:
+    """What adopt prints as the next steps, without `cd`."""
+    return [line.strip() for line in said.partition("Next:\n")[2].splitlines()][1:]
+
+
 def test_an_adopted_tree_shows_its_matrix_at_once(tmp_path, environment):
     foreign = write_foreign_project(tmp_path / "foreign")
-    adopt, nox, matrix = commands("Adopt")
-    said = run(adopt, foreign, environment)
+    adopt, matrix = commands("Adopt")
     # What is printed as the next step is what is documented.
-    assert [line.strip() for line in said.splitlines()[-2:]] == [nox, matrix]
-    run(nox, foreign, environment)
+    assert next_commands(run(adopt, foreign, environment))[0] == matrix
     assert re.search(r"^cu130-torch\S+-cp312 ", run(matrix, foreign, environment), re.MULTILINE)
+
+
+@pytest.mark.nightly
+def test_a_tree_that_carries_torchwheel_installs_it_by_its_hash(tmp_path, environment):
+    foreign = write_foreign_project(tmp_path / "foreign")
+    adopt, *others = commands("Carry torchwheel")
+    assert next_commands(run(adopt, foreign, environment)) == others
+    # The hashed line leaves the user's environment as it is.
+    before = run("pip freeze --all", foreign, environment)
+    for command in others:
+        said = run(command, foreign, environment)
+    assert run("pip freeze --all", foreign, environment) == before
+    assert re.search(r"^cu130-torch\S+-cp312 ", said, re.MULTILINE)
     # What the session runs is the torchwheel in the tree: a file, by its hash.
     (carried,) = (foreign / ".torchwheel").glob("torchwheel-*.whl")
     (origin,) = (foreign / ".nox" / "matrix").rglob("torchwheel-*.dist-info/direct_url.json")
@@ -81,8 +99,41 @@ def test_an_adopted_tree_shows_its_matrix_at_once(tmp_path, environment):
     carried.write_bytes(carried.read_bytes() + b"\0")
     lock = foreign / ".torchwheel" / "requirements.txt"
     lock.write_text(lock.read_text() + "\n")
-    refused = run(matrix, foreign, environment, status=1)
+    refused = run(others[-1], foreign, environment, status=1)
     assert "DO NOT MATCH THE HASHES" in refused
+
+
+@pytest.mark.nightly
+def test_a_called_workflow_runs_the_torchwheel_of_its_commit(tmp_path, environment):
+    """The steps of the action `nox`, for a project that has a noxfile.py of its own."""
+    foreign = write_foreign_project(tmp_path / "foreign")
+    (foreign / "noxfile.py").write_text("raise SystemExit('the project runs in no job')\n")
+    run("torchwheel adopt .", foreign, environment)
+    commit, paths = tmp_path / "commit", tmp_path / "paths"
+    for name in (".github/actions/nox", "pkg/torchwheel", "pkg/torchwheel_runtime"):
+        ignored = shutil.ignore_patterns("__pycache__", "build", "*.egg-info")
+        shutil.copytree(ROOT / name, commit / name, ignore=ignored)
+    shutil.copy(ROOT / "noxfile.py", commit)
+    action = commit / ".github" / "actions" / "nox"
+    own = {
+        **{"GITHUB_ACTION_PATH": str(action), "GITHUB_PATH": str(paths)},
+        **{"RUNNER_TEMP": str(tmp_path), "GITHUB_REPOSITORY": "me/foreign"},
+    }
+    run("python -m venv nox", tmp_path, environment)
+    path = f"{tmp_path}/nox/bin:{environment['PATH']}"
+    job = {**environment, **own, "PATH": path}
+    steps = yaml.safe_load((action / "action.yml").read_text())["runs"]["steps"]
+    for step in steps[1:]:
+        run(step["run"], foreign, job)
+    job["PATH"] = f"{paths.read_text().strip()}:{path}"
+    said = run("nox -s matrix -- --github pull-request", foreign, job)
+    assert [one["abi"] for one in json.loads(said)["include"]] == ["aten"]
+    (tmp_path / "bundle").write_text("signed")
+    run(f"nox -s evidence -- {tmp_path}/bundle dist/evidence/a.sigstore.json", foreign, job)
+    assert (foreign / "dist" / "evidence" / "a.sigstore.json").read_text() == "signed"
+    for package in ("torchwheel", "torchwheel_runtime"):
+        (origin,) = (tmp_path / "torchwheel").rglob(f"{package}-*.dist-info/direct_url.json")
+        assert json.loads(origin.read_text())["url"] == (commit / "pkg" / package).as_uri()
 
 
 @pytest.mark.nightly

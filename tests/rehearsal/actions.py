@@ -144,7 +144,10 @@ def pypi_publish(inputs: Inputs) -> dict[str, str]:
 
 
 ACTIONS: Mapping[str, tuple[Callable[[Inputs], dict[str, str]], frozenset[str]]] = {
-    "actions/checkout": (checkout, frozenset({"persist-credentials", "fetch-depth", "ref"})),
+    "actions/checkout": (
+        checkout,
+        frozenset({"persist-credentials", "fetch-depth", "ref", "submodules"}),
+    ),
     "actions/setup-python": (setup_python, frozenset({"python-version"})),
     "actions/upload-artifact": (
         upload_artifact,

@@ -68,7 +68,7 @@ def _copy(seed: Path) -> None:
 
 def _adopt(seed: Path) -> None:
     shutil.copytree(PLUS, seed, ignore=shutil.ignore_patterns("matrix.yaml", "__pycache__"))
-    _torchwheel(seed, "adopt", ".")
+    _torchwheel(seed, "adopt", ".", "--vendor")
 
 
 def _begin(seed: Path) -> None:

@@ -99,25 +99,47 @@ def new_project(options: argparse.Namespace) -> int:
 
     with tempfile.TemporaryDirectory(prefix="torchwheel-") as scratch:
         folder = new_project(options.name, options.folder, own_wheels(Path(scratch)))
-    print(f"{folder}: written. Next:\n  cd {folder}\n  {_NOX}\n  nox")
+    print(f"{folder}: written. Next:\n  cd {folder}\n  {_NOX}")
     return 0
 
 
-# By hash, as the workflows install it.
-_NOX = "pip install --require-hashes -r .github/actions/nox/requirements.txt"
+# By hash, as the workflows install it, and in an environment of its own: the user's has other
+# releases of these packages.
+_NOX = (
+    "python -m venv .nox/nox\n"
+    "  .nox/nox/bin/pip install --require-hashes -r .github/actions/nox/requirements.txt\n"
+    "  .nox/nox/bin/nox"
+)
 
 
 @command(
     "adopt",
-    "Give an existing extension its matrix, sessions and workflows; its setup.py is read, not run.",
+    "Give an existing extension its matrix and workflow; its setup.py is read, not run.",
     option("folder", type=Path, help="the project's folder: setup.py or pyproject.toml is in it"),
-    option("--into", type=Path, help="the folder that gets the files (default: the project's)"),
+    option(
+        "--into",
+        type=Path,
+        help="the folder that gets the files (default: the top of the project's repository)",
+    ),
     option(
         "--source",
         default="",
         help='with --into: where builds find the project, "NAME==VERSION" or "git+https://…@REF"',
     ),
     option("--name", default="", help="the project's name, where its files do not spell it out"),
+    one_of(
+        option(
+            "--workflows",
+            default="",
+            metavar="OWNER/NAME@COMMIT",
+            help="the repository that has torchwheel's workflows, which the project's calls",
+        ),
+        option(
+            "--vendor",
+            action="store_true",
+            help="give the project copies of the workflows, and torchwheel's wheels with a lock",
+        ),
+    ),
     option(
         "--replace",
         action="append",
@@ -128,24 +150,42 @@ _NOX = "pip install --require-hashes -r .github/actions/nox/requirements.txt"
 )
 def adopt(options: argparse.Namespace) -> int:
     """Read a foreign project and write the files that build and release it."""
+    import contextlib
     import tempfile
 
+    from torchwheel.evidence.policy import CALLER
     from torchwheel.pipeline.bundled import own_wheels
     from torchwheel.pipeline.sources import source_files
-    from torchwheel.scaffold.adopt import plan, project_files, report, write_files
+    from torchwheel.scaffold import adopt
     from torchwheel.scaffold.foreign import read_project
 
     if bool(options.into) != bool(options.source):
         raise UsageError("adopt: expected --into and --source together, found one; pass both")
     project = read_project(options.folder, options.name)
     source_files(options.folder)  # no build takes a link that leads out
-    into = options.into or options.folder
-    with tempfile.TemporaryDirectory(prefix="torchwheel-") as scratch:
-        wheels = own_wheels(Path(scratch))
-        planned = plan(into, project_files(project, options.source or ".", wheels), options.replace)
-        write_files(into, planned)
-    print(report(project, into, planned))
-    print(f"Next:\n  cd {into}\n  {_NOX}\n  nox -s matrix")
+    into, source = adopt.place_of(options.folder)
+    if options.into:
+        into, source = options.into, options.source
+    elif source == ".":
+        into = options.folder
+    with contextlib.ExitStack() as stack:
+        wheels: tuple[Path, ...] = ()
+        if options.vendor:
+            scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="torchwheel-"))
+            wheels = tuple(own_wheels(Path(scratch)))
+        files = dict(adopt.project_files(project, source, wheels, options.workflows))
+        if not options.vendor and not adopt.may_write(into / adopt.NOXFILE, files, options.replace):
+            del files[adopt.NOXFILE]
+        planned = adopt.plan(into, files, options.replace)
+        notes = adopt.notes(options.folder, into, files)
+        adopt.write_files(into, planned)
+    print(adopt.report(project, into, planned, notes))
+    print(f"Next:\n  cd {into}\n  " + (f"{_NOX} -s matrix" if wheels else "torchwheel matrix"))
+    if not wheels and not options.workflows:
+        print(
+            "Before a push: name torchwheel's repository and a commit of it, in place of "
+            f"{adopt.PLACEHOLDER}, in the line `uses:` of {into / CALLER}"
+        )
     return 0
 
 

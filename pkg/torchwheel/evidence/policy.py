@@ -26,6 +26,8 @@ GITHUB = "https://github.com"
 RELEASES = "refs/tags/VERSION"
 """Stands for the tags of releases, such as refs/tags/v1.0.0, which a project protects. Who may push
 a branch or another tag may change the workflow there."""
+CALLER = ".github/workflows/torchwheel.yml"
+"""The workflow file of `torchwheel adopt`, which calls those of torchwheel's own repository."""
 WORKFLOWS = {"build": ".github/workflows/wheels.yml", "release": ".github/workflows/release.yml"}
 """The workflow files of `torchwheel new` and `adopt` whose jobs sign wheels, by role."""
 _HOSTED = "github-hosted"
@@ -75,12 +77,22 @@ class Policy:
     hosted: bool = False
     """Whether the job must have run on a machine of the forge's."""
 
+    def is_called(self, signer: Signer) -> bool:
+        """Whether the repository's own CALLER called a workflow of another repository.
+
+        It names that one by its commit, so who may not change the caller cannot change it.
+        """
+        calls = signer.caller == f"{self.repository}/{CALLER}@{signer.ref}"
+        return calls and not signer.workflow.startswith(f"{self.repository}/")
+
     def roles_of(self, signer: Signer) -> frozenset[str]:
         """The roles whose workflow file has the job that signed."""
+        called = self.is_called(signer)
         return frozenset(
             role
             for role, path in self.workflows.items()
             if signer.workflow == f"{self.repository}/{path}@{signer.ref}"
+            or (called and signer.workflow_path.endswith(f"/{path}"))
         )
 
 
@@ -138,7 +150,7 @@ def version_of_file(name: str) -> Version | None:
 
 def _judge_workflow(signer: Signer, policy: Policy) -> CheckResult:
     path = signer.workflow_path
-    if signer.workflow_commit != signer.commit:
+    if signer.workflow_commit != signer.commit and not policy.is_called(signer):
         # A called workflow of another commit would run with the right sources and another recipe.
         says = f"expected workflow {_found(path)} of commit {_found(signer.commit)}"
         return CheckResult("workflow", False, f"{says}, found {_found(signer.workflow_commit)}")

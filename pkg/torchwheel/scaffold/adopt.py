@@ -2,23 +2,28 @@
 
 import dataclasses
 import json
+import os
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from packaging.version import Version
 
+from torchwheel.evidence.policy import CALLER
 from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.load import parse
 from torchwheel.matrix.variants import python_tag
+from torchwheel.pipeline import git
 from torchwheel.scaffold.foreign import ForeignProject
 from torchwheel.scaffold.templates import CARRIED, carried_files, render_templates
+from torchwheel.text_files import read_text
 from torchwheel_runtime.arch.model import CudaArch
 from torchwheel_runtime.arch.releases import ToolkitRelease, torch_releases
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.files import write_atomically
 from torchwheel_runtime.json_files import read_bounded
-from torchwheel_runtime.text import escape, join_names
+from torchwheel_runtime.text import escape, join_names, quote
 from torchwheel_runtime.versions import version_numbers
 
 CUDA = "13.0"
@@ -30,6 +35,11 @@ _NEWEST_PYTHON = "3.14"
 _USUAL_PYTHON = "3.12"
 _GITIGNORE = ".gitignore"
 _IGNORED = ("/dist/", "/.nox/", "/release/")
+
+NOXFILE, _YANKED = "noxfile.py", "yanked.yaml"
+PLACEHOLDER = "OWNER/torchwheel@COMMIT"
+"""Stands for the repository that has torchwheel's workflows, and a commit of it."""
+_TAGS = re.compile(r"[{,\s]tags:( *\[[^\]]*\]| *\S.*|(?:\s*- .*)+)")
 
 Action = Literal["written", "unchanged", "replaced", "extended"]
 
@@ -44,26 +54,90 @@ class PlannedFile:
 
 
 def project_files(
-    project: ForeignProject, source: str, wheels: Sequence[Path]
+    project: ForeignProject, source: str, wheels: Sequence[Path] = (), workflows: str = ""
 ) -> Mapping[str, bytes]:
     """The files that a project is given, by path.
 
     Args:
         project: the project.
         source: where the matrix finds it: ".", "NAME==VERSION" or "git+https://…@REF".
-        wheels: torchwheel's own, which the project carries, the run-time half's first.
+        wheels: torchwheel's own, the run-time half's first, for a project that carries them with
+            copies of the workflows; empty for one that calls ours.
+        workflows: the repository and the commit of ours: OWNER/NAME@COMMIT.
+
+    Raises:
+        UsageError: `workflows` names no commit.
     """
+    if workflows and not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}", workflows, re.ASCII):
+        raise UsageError(
+            f"--workflows: expected OWNER/NAME@COMMIT with 40 hexadecimal digits, as a branch or a "
+            f"tag may move, found {quote(workflows)}"
+        )
     values = {
         "project": project.declared.name,
         "package": project.declared.name,
         "first_session": "matrix",
+        "workflows": workflows or PLACEHOLDER,
     }
+    shared = render_templates("shared", values)
     texts = {
-        **render_templates("shared", values),
-        "matrix.yaml": matrix_text(project, source, wheels[0].name),
+        **(shared if wheels else render_templates("caller", values)),
+        _YANKED: shared[_YANKED],
+        "matrix.yaml": matrix_text(project, source, wheels[0].name if wheels else ""),
     }
     encoded = {path: text.encode() for path, text in texts.items()}
-    return {**encoded, **carried_files(wheels)}
+    return {**encoded, **(carried_files(wheels) if wheels else {})}
+
+
+def place_of(folder: Path) -> tuple[Path, str]:
+    """Where the files of a project go, and `source` of its matrix: the top of its repository.
+
+    A forge reads workflows there alone. What git does not know has its files in its own folder.
+    """
+    folder = folder.resolve()
+    top = git.root(folder)
+    if top is None or next(git.files(folder, tracked=True), None) is None:
+        return folder, "."
+    return top, folder.relative_to(top).as_posix()
+
+
+def notes(folder: Path, into: Path, files: Collection[str]) -> list[tuple[str, str]]:
+    """What is special about the place of a project, each with what it means or what to do.
+
+    Args:
+        folder: the project's.
+        into: the folder that gets the files.
+        files: their paths.
+    """
+    found = []
+    top, below = place_of(folder)
+    if below != "." and top == into.resolve():
+        found.append(("folder", f"{below} of its repository, whose top gets the files"))
+    if empty := git.empty_submodules(top):
+        do = "`git submodule update --init --recursive` fetches them, as the workflows do"
+        found.append(("submodules", f"no files of {join_names(empty)}; {do}"))
+    if git.decides_version(folder):
+        now = git.version(folder) or "none: no checkout"
+        found.append(("version", f"of git's tags, now {now}; builds get it by a PKG-INFO"))
+    if CALLER in files:
+        if NOXFILE not in files:
+            found.append((NOXFILE, "is yours and stays; `torchwheel` itself does without it"))
+        workflows = sorted((into / CALLER).parent.glob("*.y*ml"))
+        found += [
+            (
+                file.name,
+                f"runs on tags such as v1.0 as well; a tag starts it and {Path(CALLER).name}",
+            )
+            for file in workflows
+            if file.name != Path(CALLER).name and _starts_on_tags(file)
+        ]
+    return found
+
+
+def _starts_on_tags(file: Path) -> bool:
+    """Whether a workflow names tags that a release has."""
+    text = read_text(file) if file.is_file() else ""
+    return any(re.search(r"""[\s'"\[,][v*]""", found[1]) for found in _TAGS.finditer(text))
 
 
 def plan(folder: Path, files: Mapping[str, bytes], replace: Collection[str]) -> list[PlannedFile]:
@@ -97,6 +171,12 @@ def plan(folder: Path, files: Mapping[str, bytes], replace: Collection[str]) -> 
             f"names; nothing was written. Move them away, or pass {options}"
         )
     return [*planned, *_ignore(folder)]
+
+
+def may_write(target: Path, files: Mapping[str, bytes], replace: Collection[str]) -> bool:
+    """Whether a file is not there, is equal, or may be replaced."""
+    free = target.name in replace or "all" in replace or not os.path.lexists(target)
+    return free or (target.is_file() and read_bounded(target) == files[target.name])
 
 
 def _check_places(folder: Path, paths: Iterable[str]) -> None:
@@ -142,7 +222,12 @@ def write_files(folder: Path, planned: Sequence[PlannedFile]) -> None:
                 temporary.write_bytes(one.content)
 
 
-def report(project: ForeignProject, folder: Path, planned: Sequence[PlannedFile]) -> str:
+def report(
+    project: ForeignProject,
+    folder: Path,
+    planned: Sequence[PlannedFile],
+    notes: Sequence[tuple[str, str]] = (),
+) -> str:
     """What was read of a project, what a person must look up, and what was done to each file."""
     declared, script = project.declared, project.script
     decides = "the project sets them" if script.own_archs else "TORCH_CUDA_ARCH_LIST decides"
@@ -164,6 +249,7 @@ def report(project: ForeignProject, folder: Path, planned: Sequence[PlannedFile]
         ("packages", " ".join(project.imports) or "none found: fill in build.imports"),
         ("tests", project.tests or "none found: the wheel is tried by its imports"),
         ("requirements", " ".join(project.build_requires) or "as declared"),
+        *notes,
     )
     lines = [f"{name:<16} {escape(value)}" for name, value in rows]
     if not project.cuda:
@@ -183,7 +269,7 @@ def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
     Args:
         project: the project.
         source: where builds find it.
-        wheel: the name of the run-time half's wheel, which it carries.
+        wheel: the name of the run-time half's wheel, if it carries one.
     """
     archs, archs_by = _archs(project)
     declared, variables = project.declared, project.script.variables
@@ -193,7 +279,7 @@ def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
         "package": declared.name,
         "project": declared.name,
         "source": _yaml(source),
-        "carried": f"{CARRIED}/{wheel}",
+        "carried": f"{CARRIED}/{wheel}" if wheel else "",
         "python": f"python: {python}" if python != "each" else "",
         "toolkit": ToolkitRelease("cuda", CUDA).name,
         "cuda": CUDA,

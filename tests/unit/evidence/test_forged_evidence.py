@@ -20,6 +20,7 @@ import signing
 from torchwheel.evidence import bundles
 from torchwheel.evidence.bundles import open_verifier
 from torchwheel.evidence.files import Believed, verify_files
+from torchwheel.evidence.policy import CALLER
 from torchwheel_runtime.errors import TorchwheelError
 
 BUILDS = frozenset({"build"})
@@ -88,6 +89,38 @@ def test_a_called_workflow_of_another_commit(root, wheel, policy, verifier, monk
     says = f"expected workflow {WORKFLOWS['build']} of commit {COMMIT}, found {OTHER_COMMIT}"
     content = signed(root, wheel)
     assert refusal(wheel, content, policy, verifier) == [f"a.sigstore.json: {says}", NONE]
+
+
+OURS = f"https://github.com/owner/torchwheel/.github/workflows/wheels.yml@{OTHER_COMMIT}"
+BY = f"{REPOSITORY}/{CALLER}@refs/tags/v1.0.0"
+# The workflow with the job, and the one that was started and called it.
+CALLS = {
+    "ours, by the project's": (OURS, BY, True),
+    "another file of ours": (OURS.replace("wheels", "smoke"), BY, False),
+    "a longer name": (OURS.replace("wheels", "x-wheels"), BY, False),
+    "ours, by another file": (OURS, BY.replace("torchwheel.yml", "evil.yml"), False),
+    "ours, by another project's": (OURS, BY.replace("demo", "demo-fork"), False),
+    "ours, by a branch's": (OURS, BY.replace("tags/v1.0.0", "heads/evil"), False),
+    "the caller itself": (BY, BY, False),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_workflow_of_another_repository_is_called_by_the_projects_own(
+    root, wheel, policy, verifier, monkeypatch, name
+):
+    workflow, caller, believed = CALLS[name]
+    extensions = signing.Job.extensions
+    called = {9: workflow, 10: OTHER_COMMIT, 18: caller}
+    monkeypatch.setattr(signing.Job, "extensions", lambda job: {**extensions(job), **called})
+    monkeypatch.setattr(signing.Job, "signer", workflow)
+    content = signed(root, wheel)
+    if believed:
+        bundle = save(wheel.with_name("a.sigstore.json"), content)
+        found = verify_files({wheel: BUILDS}, [bundle], Believed((policy,), verifier.read))
+        assert found[wheel].signer.workflow_path == workflow.rpartition("@")[0]
+        return
+    assert "expected" in refusal(wheel, content, policy, verifier)[0]
 
 
 def test_a_smoke_job_signs_no_wheel(root, wheel, policy, verifier):

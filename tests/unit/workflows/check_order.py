@@ -11,6 +11,7 @@ from workflow_files import EXPRESSION, LOCAL, Files, jobs, local, needs
 UPLOAD, DOWNLOAD = "actions/upload-artifact", "actions/download-artifact"
 RELEASE = ".github/workflows/release.yml"
 INDEX = ".github/workflows/index.yml"
+PROJECT = ".github/workflows/project.yml"
 ATTEST = "actions/attest-build-provenance"
 PYPI = "pypa/gh-action-pypi-publish"
 PACK, DEPLOY = "actions/upload-pages-artifact", "actions/deploy-pages"
@@ -196,7 +197,7 @@ def records_are_dated(files: Files) -> Iterator[str]:
 def pages_are_deployed_from_the_branch(files: Files) -> Iterator[str]:
     """The environment of Pages admits the default branch alone: no tag and no pull request."""
     for path, document in files.workflows.items():
-        others = set(document["on"]) - {"workflow_dispatch"}
+        others = set(document["on"]) - {"workflow_dispatch", "workflow_call"}
         for name, job in jobs(document).items():
             if _inputs(job, DEPLOY) and others:
                 yield f"{path}: {name}: deploys Pages on {', '.join(sorted(others))}"
@@ -208,7 +209,7 @@ def least_permissions(files: Files) -> Iterator[str]:
         if document.get("permissions") not in ({}, {"contents": "read"}):
             yield f"{path}: permissions of the workflow: {document.get('permissions')}"
         for name, job in jobs(document).items():
-            if _publishes(job) and path not in (RELEASE, INDEX):
+            if _publishes(job) and path not in (RELEASE, INDEX, PROJECT):
                 yield f"{path}: {name} may write"
 
 

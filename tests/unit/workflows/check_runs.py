@@ -79,6 +79,8 @@ def inputs(document: Mapping[str, Any]) -> dict[str, Any]:
 INSTALL = (
     'python -m pip install --require-hashes --requirement "$GITHUB_ACTION_PATH/requirements.txt"'
 )
+CALLED = 'sh "$GITHUB_ACTION_PATH/torchwheel.sh"'
+"""Gives the workflows of another project, which call these, their sessions."""
 NIGHTLY = ".github/workflows/nightly.yml"
 # What the tests need beside Python.
 SYSTEM = (
@@ -98,7 +100,7 @@ def every_run_is_a_nox_session(files: Files) -> Iterator[str]:
     for path, document in files.documents.items():
         for step in steps(document):
             run = step.get("run")
-            if run is None or (run == INSTALL and path in files.actions):
+            if run is None or (run in (INSTALL, CALLED) and path in files.actions):
                 continue
             if run in SYSTEM and path == NIGHTLY:
                 continue

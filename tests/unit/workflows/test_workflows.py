@@ -16,9 +16,9 @@ from workflow_files import ROOT, Files, committed, jobs, references, steps
 from torchwheel.matrix.load import load
 from torchwheel.scaffold.templates import render_templates
 
-CI, NIGHTLY, WHEELS, SMOKE, RELEASE, INDEX = (
+CI, NIGHTLY, WHEELS, SMOKE, RELEASE, INDEX, PROJECT = (
     f".github/workflows/{name}.yml"
-    for name in ("ci", "nightly", "wheels", "smoke", "release", "index")
+    for name in ("ci", "nightly", "wheels", "smoke", "release", "index", "project")
 )
 NOX = ".github/actions/nox/action.yml"
 CHECKS = {
@@ -65,7 +65,7 @@ def test_the_committed_workflows_hold(files, check):
 
 
 def test_all_workflow_files_are_read(files):
-    assert set(files.texts) == {CI, NIGHTLY, WHEELS, SMOKE, RELEASE, INDEX, NOX}
+    assert set(files.texts) == {CI, NIGHTLY, WHEELS, SMOKE, RELEASE, INDEX, PROJECT, NOX}
 
 
 @pytest.mark.parametrize("name", FAULTY)
@@ -81,7 +81,9 @@ def test_each_check_can_fail():
 
 def test_a_removed_file_is_reported(files):
     faults = list(check_runs.every_use_is_pinned(files.without(SMOKE)))
-    assert faults == [f"{RELEASE}: $/.github/workflows/smoke.yml is not there"]
+    assert faults == [
+        f"{path}: $/.github/workflows/smoke.yml is not there" for path in (PROJECT, RELEASE)
+    ]
 
 
 def test_ci_does_what_a_laptop_does(files):
@@ -176,7 +178,7 @@ def test_a_release_is_made_with_the_versions_that_were_tested():
 # Projects that `torchwheel new` and `adopt` write.
 
 # What is the same in every project, byte for byte.
-COPIES = (WHEELS, SMOKE, INDEX, NOX, NOX.replace("action.yml", "requirements.txt"))
+COPIES = (WHEELS, SMOKE, INDEX, NOX.replace("action.yml", "requirements.txt"))
 
 
 @pytest.fixture(scope="module")
@@ -200,6 +202,11 @@ def test_reusable_workflows_and_the_action_are_ours(project, path):
     assert project[path] == (ROOT / path).read_text(), f"copy {path} anew"
 
 
+def test_the_action_is_ours_without_the_sessions_of_others(project):
+    ours = (ROOT / NOX).read_text()
+    assert project[NOX] == ours[: ours.index("    # Another project")], f"copy {NOX} anew"
+
+
 def without(text, job):
     """A workflow without one of its jobs."""
     return re.sub(rf"(?ms)^  {job}:\n.*?(?=^  \w+:\n|\Z)", "", text)
@@ -211,6 +218,38 @@ def test_the_release_is_ours_without_our_tests_and_pypi(project):
     # Where nothing is uploaded to PyPI, nothing is looked for there.
     ours = ours.replace("attest, pypi]", "attest, index]").replace(" --pypi", "")
     assert project[RELEASE] == ours, f"copy {RELEASE} anew"
+
+
+def test_the_workflow_that_projects_call_has_the_same_jobs(files, project_files):
+    """What holds for the release of a project that carries torchwheel holds for it too."""
+    called = dict(jobs(files.workflows[PROJECT]))
+    pages = called.pop("pages")
+    # An index is rebuilt in a run of its own, and then nothing is built.
+    reason = "${{ inputs.reason }}"
+    assert (pages["if"], pages["with"]) == ("inputs.reason != ''", {"reason": reason})
+    assert called["wheels"].pop("if") == "inputs.reason == ''"
+    text = yaml.safe_dump(called).replace("dispatch -- torchwheel.yml", "dispatch -- index.yml")
+    assert yaml.safe_load(text) == jobs(project_files.workflows[RELEASE])
+
+
+CALLER = ".github/workflows/torchwheel.yml"
+
+
+def test_a_project_calls_one_workflow_by_its_commit_with_what_its_jobs_need(files):
+    values = {"project": "demo", "package": "demo", "workflows": f"owner/tw@{'0' * 40}"}
+    document = yaml.safe_load(render_templates("caller", values)[CALLER])
+    (job,) = document["jobs"].values()
+    assert job["uses"] == f"owner/tw/{PROJECT}@{'0' * 40}"
+    assert document["permissions"] == {}
+    needed = {}
+    for node in check_order.nodes(files, PROJECT):
+        own = node.job.get("permissions", {})
+        needed |= {name: level for name, level in own.items() if needed.get(name) != "write"}
+    assert job["permissions"] == needed
+    assert set(job["with"]) == set(check_runs.inputs(files.workflows[PROJECT]))
+    # A tag and a pull request give no reason, so they rebuild no index.
+    assert set(document[True]) == {"push", "pull_request", "workflow_dispatch"}
+    assert set(document[True]["workflow_dispatch"]["inputs"]) == {"selection", "reason"}
 
 
 def test_each_run_is_a_session_of_the_project(project_files, project):
