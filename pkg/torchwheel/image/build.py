@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from torchwheel.image.debian import require_snapshot, service_of
 from torchwheel.image.engine import Engine, find_engine
 from torchwheel.image.recipes import (
     BaseImage,
@@ -19,8 +20,6 @@ from torchwheel.image.recipes import (
     image_digest,
     image_of,
     image_reference,
-    require_snapshot,
-    service_of,
 )
 from torchwheel.image.registry import (
     DIGEST_LABEL,

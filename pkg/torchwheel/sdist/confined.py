@@ -30,6 +30,7 @@ from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.sources import copy_project
 from torchwheel.sdist.build_setup import (
     PLATFORM,
+    host_for,
     install_beside_torch,
     sdist_environment,
     sdist_variant,
@@ -60,7 +61,6 @@ from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import MissingModuleError, TorchwheelError
 from torchwheel_runtime.shards import Shard
-from torchwheel_runtime.toolkit.host import host_compiler
 
 _OWN_CACHE_SIZE = "5G"
 _WHOLE = Shard()
@@ -93,6 +93,7 @@ class ConfinedBuild:
         """
         self.request, self.clock = request, Clock()
         self._folder, self._cache, self._progress = folder, cache, progress
+        self.host = host_for(request)
         with self.clock.step("torch"):
             pinned, options = torch_requirement(request)
             # With pytest it is the environment that smoke tests with this torch use, too.
@@ -105,7 +106,7 @@ class ConfinedBuild:
         toolkit, root = None, None
         if not request.cpu:
             toolkit = toolkit_for(self.torch, request.toolkit, request.archs, progress.say)
-        self.variant, self.host = sdist_variant(self.torch, toolkit), host_compiler()
+        self.variant = sdist_variant(self.torch, toolkit)
         if toolkit:
             with self.clock.step("toolkit"):
                 root = provide(toolkit, toolkit.archs, PLATFORM, self.host, cache, progress)
