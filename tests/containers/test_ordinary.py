@@ -40,7 +40,8 @@ double spread(double x) {
   std::mutex mutex;
   std::unique_lock<std::mutex> lock(mutex);
   std::condition_variable().wait_for(lock, std::chrono::microseconds(1));
-  std::vector<double> all(std::random_device()() % 2 + 1, std::pow(x, x));
+  std::random_device draw;
+  std::vector<double> all(draw() % 2 + 1, std::pow(x, x));
   TORCH_CHECK(x > 0, "x must be positive, found ", x);
   return std::log2(std::exp(all[0])) + torch::ones({2}).sum().item<double>();
 }
