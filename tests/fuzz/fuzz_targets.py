@@ -21,9 +21,9 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from torchwheel.check.declared import read_declared
+from torchwheel.check.gates import OF_NAMES, findings_of
 from torchwheel.check.inspection_text import inspection_json, inspection_text
 from torchwheel.check.named_claims import case_of
-from torchwheel.check.named_gates import NAMED_GATES, findings_of
 from torchwheel.evidence.bundles import BundleVerifier, open_verifier
 from torchwheel.findings import sarif_text, summary_text
 from torchwheel.index.catalogue import read_catalogues, upload_times
@@ -118,8 +118,8 @@ def _anybodys(content: bytes, folder: Path) -> None:
     inspection_text(case, findings)
     inspection_json(case, findings)
     results = {seeds.WHEEL: findings}
-    sarif_text(results, dict.fromkeys(NAMED_GATES, ""), "1")
-    for line in filter(None, summary_text(results, NAMED_GATES).split("\n")):
+    sarif_text(results, dict.fromkeys(OF_NAMES, ""), "1")
+    for line in filter(None, summary_text(results, OF_NAMES).split("\n")):
         if fault := fault_of_text(line):
             raise AssertionError(f"summary_text {fault}")
 

@@ -50,9 +50,9 @@ def check(options: argparse.Namespace) -> int:
 )
 def inspect(options: argparse.Namespace) -> int:
     """Print a report for each subject."""
+    from torchwheel.check.gates import findings_of
     from torchwheel.check.inspection_text import inspection_json, inspection_text
     from torchwheel.check.named_claims import case_of
-    from torchwheel.check.named_gates import findings_of
     from torchwheel.inspect.inspection import inspect
 
     report = inspection_json if options.json else inspection_text

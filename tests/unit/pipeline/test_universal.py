@@ -123,7 +123,7 @@ def test_libraries_are_merged_into_the_pure_wheel(tmp_path):
     assert merged.name == "demo-1.0.0-py3-none-linux_x86_64.whl"
     wheel = read_wheel(merged)  # every hash is as RECORD has it
     assert {str(tag) for tag in wheel.wheel_tags} == {"py3-none-linux_x86_64"}
-    assert not wheel.root_is_purelib
+    assert not wheel.purelib
     with zipfile.ZipFile(merged) as archive:
         assert archive.read("demo/_lib/kernels/cu124.so") == b"bytes"
         assert archive.read("demo/__init__.py") == b"x = 1\n"
