@@ -14,6 +14,7 @@ from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline import executors
+from torchwheel.pipeline.build_records import BuiltWheel
 from torchwheel.pipeline.executors import (
     PartFile,
     cpu_seconds_of_parts,
@@ -24,7 +25,6 @@ from torchwheel.pipeline.executors import (
 from torchwheel.pipeline.inputs import Clock, Run, claims_of
 from torchwheel.pipeline.inside import usage_file
 from torchwheel.pipeline.on_host import Host
-from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.repair import take_flags, wheel_members
 from torchwheel_runtime.claims import LibraryFlags
 from torchwheel_runtime.console import Quiet

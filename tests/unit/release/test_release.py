@@ -20,7 +20,7 @@ from torchwheel.pipeline.inputs import claims_of
 from torchwheel.release import folder as release_folder
 from torchwheel.release.assemble import assemble
 from torchwheel.release.rules import claims_match
-from torchwheel.smoke.record import MachineRecord, TestResult, summarize
+from torchwheel.smoke.smoke_record import MachineRecord, TestResult, summarize
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import sha256

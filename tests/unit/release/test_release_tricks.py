@@ -27,7 +27,7 @@ from torchwheel.pipeline.repair import repack_members, stamp, wheel_members
 from torchwheel.release import artifacts as artifacts_
 from torchwheel.release import rules, sdists
 from torchwheel.release.rules import skips_allowed
-from torchwheel.smoke.record import (
+from torchwheel.smoke.smoke_record import (
     SCHEMA,
     GpuRecord,
     ImportRecord,
