@@ -4,8 +4,8 @@ import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchwheel.image.build import check_images, collect, images_of
 from torchwheel.image.engine import Engine, find_engine
+from torchwheel.image.images import check_images, collect, images_of
 from torchwheel.image.recipes import Image, python_of
 from torchwheel.image.registry import registry_of
 from torchwheel.matrix.sections import Matrix
