@@ -183,7 +183,8 @@ def install_others(
     lines = [f"torch=={version}\n"] if version else []
     constraints.write_text("".join(lines), encoding="utf-8")
     environ = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
-    options = ["--quiet", "--constraint", str(constraints), *map(str, requirements)]
+    # Without --quiet, by which pip leaves out what a conflict is caused by.
+    options = ["--constraint", str(constraints), *map(str, requirements)]
     _run(installer, options, environ)
 
 

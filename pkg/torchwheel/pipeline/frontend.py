@@ -46,36 +46,60 @@ def find_launcher(say: Callable[[str], None]) -> tuple[str, ...]:
     return (program,)
 
 
-_ERROR = re.compile(rf"torchwheel: |error: |E   |{process.RAISED.pattern}")
-# Error lines that give no reason: a compiler failed.
+# Errors of CMake, of scikit-build-core, which ran it, and of the tools that ran compilers.
+_OF_CMAKE = r"CMake Error|\*\*\* CMake \w+ failed|ninja: build stopped|g?make(\[\d+\])?: \*\*\* "
+_ERROR = re.compile(rf"torchwheel: |error: |E   |{_OF_CMAKE}|{process.RAISED.pattern}")
+# Error lines that give no reason, or one of several: a compiler or CMake failed.
 _COMPILER_FAILED = re.compile(
     r"error: command .* failed|error: Command .* returned non-zero exit status"
-    r"|RuntimeError: Error compiling objects|subprocess\.CalledProcessError: "
+    rf"|RuntimeError: Error compiling objects|subprocess\.CalledProcessError: |{_OF_CMAKE}"
 )
 # pypa/build says so of a backend, after a blank line and a tip.
 _BACKEND_ENDED = re.compile(r"(ERROR )?Backend subprocess exited")
 _TIP = "TIP "
 _COMPILER_ERROR = re.compile(
     r"ninja: error: |nvcc (fatal|error)|ptxas .*(fatal|error)|\S*/ld: "
-    r"|\S[^:(]*[:(]\d+[^ ]* (fatal )?error\b"
+    r"|\S[^:(]*[:(]\d+[^ ]* (fatal )?error\b|CMake Error"
 )
+_LONGEST_REASON = 400
 
 
 def failure_reason(log: Path, otherwise: str) -> str:
     """The last line of `log` that names an error, else `otherwise`.
 
-    If that line gives no reason but a compiler that failed, the compiler's first error instead. A
-    backend that ended without an error, as by SystemExit("needs X"), may say why in its last line.
+    If that line gives no reason but a program that failed, the first error of CMake or a compiler
+    instead. A backend that ended without an error, as by SystemExit("needs X"), may say why in its
+    last line. An error that goes on in the next lines is given with them.
     """
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    errors = [line for line in lines if _ERROR.match(line)]
-    if errors and _COMPILER_FAILED.match(errors[-1]):
+    errors = [number for number, line in enumerate(lines) if _ERROR.match(line)]
+    if errors and _COMPILER_FAILED.match(lines[errors[-1]]):
         # Our own nvcc says why it compiled nothing; else the compiler's first error counts.
-        own = [line for line in errors if line.startswith("torchwheel: ")]
-        errors += own[:1] or [line for line in lines if _COMPILER_ERROR.match(line)][:1]
+        own = [number for number in errors if lines[number].startswith("torchwheel: ")]
+        compilers = (n for n, line in enumerate(lines) if _COMPILER_ERROR.match(line))
+        errors += own[:1] or [*compilers][:1]
     if not errors:
         return _last_words(lines, otherwise)
-    return errors[-1].removeprefix("error: ").removeprefix("torchwheel: ")
+    return _whole(lines, errors[-1]).removeprefix("error: ").removeprefix("torchwheel: ")
+
+
+def _whole(lines: Sequence[str], number: int) -> str:
+    """The error of a line, on one line with those in which it goes on.
+
+    CMake indents them, with empty lines between them. A line that ends with a colon is continued by
+    the next paragraph: setuptools names a path there, and torch a release.
+    """
+    first, rest = lines[number], lines[number + 1 :]
+    if first.startswith("CMake Error"):
+        more = itertools.takewhile(lambda line: not line or line[0] == " ", rest)
+    elif first.rstrip().endswith(":"):
+        more = itertools.takewhile(
+            str.strip, itertools.dropwhile(lambda one: not one.strip(), rest)
+        )
+    else:
+        return first
+    text = " ".join(" ".join([first, *more]).split())
+    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"
 
 
 def _last_words(lines: Sequence[str], otherwise: str) -> str:

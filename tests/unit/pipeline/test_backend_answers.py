@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from torchwheel.pipeline.own_build import _install
 from torchwheel.sdist.request import SdistRequest, check_request
 from torchwheel_runtime import pip
 from torchwheel_runtime.errors import TorchwheelError
+from wheelmaker import make_wheel
 
 PYPROJECT = """
 [build-system]
@@ -160,8 +162,21 @@ def test_requirements_and_files_follow_our_own_options(tmp_path, monkeypatch):
         Path("python"), [Path("-x.whl"), *named], options=("-c", "y"), offline=False, doing="x"
     )
     (call,) = calls
-    assert call == ["install", "--quiet", "-c", "y", str(tmp_path / "-x.whl"), *sorted(named)]
+    assert call == ["install", "-c", "y", str(tmp_path / "-x.whl"), *sorted(named)]
     assert all(map(Requirement, named))
+
+
+def test_a_conflict_names_the_constraint_that_causes_it(tmp_path):
+    for version in ("1.0", "2.0"):
+        make_wheel(tmp_path, name="other", version=version, requires=())
+    (tmp_path / "constraints.txt").write_text("other==1.0\n")
+    options = ["--constraint", f"{tmp_path}/constraints.txt", "--find-links", str(tmp_path)]
+    with pytest.raises(TorchwheelError) as raised:
+        pip.pip_install(
+            Path(sys.executable), ["other>=2"], options=options, offline=True, doing="x"
+        )
+    causes = "The user requested other>=2; The user requested (constraint) other==1.0"
+    assert str(raised.value).endswith(f"have conflicting dependencies: {causes}")
 
 
 @pytest.mark.parametrize(

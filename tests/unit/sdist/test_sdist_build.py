@@ -233,6 +233,65 @@ def test_a_compilers_line_is_a_step(line, says):
             ["subprocess.CalledProcessError: Command 'git' returned 128"],
             "subprocess.CalledProcessError: Command 'git' returned 128",
         ),
+        # Errors that go on in the next lines.
+        (
+            [
+                "error: Error: setup script specifies an absolute path:",
+                "",
+                "    /home/me/demo/a.cpp",
+                "",
+                "setup() arguments must *always* be /-separated paths relative to the",
+            ],
+            "Error: setup script specifies an absolute path: /home/me/demo/a.cpp",
+        ),
+        (
+            [
+                "RuntimeError: ",
+                "The detected CUDA version (12.1) mismatches the version that was used to compile",
+                "PyTorch (13.0). Please make sure to use the same CUDA versions.",
+                "",
+                "ERROR Backend subprocess exited when trying to invoke build_wheel",
+            ],
+            "RuntimeError: The detected CUDA version (12.1) mismatches the version that was used "
+            "to compile PyTorch (13.0). Please make sure to use the same CUDA versions.",
+        ),
+        (
+            [
+                "CMake Error at CMakeLists.txt:4 (target_link_libraries):",
+                '  Target "x" links to:',
+                "",
+                "    CUDA::cublas",
+                "",
+                "  but the target was not found.  Possible reasons include:",
+                "",
+                "",
+                "-- Generating done",
+                "*** CMake configuration failed",
+            ],
+            'CMake Error at CMakeLists.txt:4 (target_link_libraries): Target "x" links to: '
+            "CUDA::cublas but the target was not found. Possible reasons include:",
+        ),
+        (
+            [
+                "CMake Error at CMakeLists.txt:4 (find_package):",
+                '  Could not find a package configuration file provided by "Foo"',
+                "CMake Error at CMakeLists.txt:9 (add_library): later",
+                "subprocess.CalledProcessError: Command '['cmake', '..']' returned non-zero",
+            ],
+            "CMake Error at CMakeLists.txt:4 (find_package): Could not find a package "
+            'configuration file provided by "Foo"',
+        ),
+        # What CMake's generators and scikit-build-core say of a compiler that failed.
+        (
+            ["/p/a.cu(12): error: no y", "ninja: build stopped: subcommand failed."],
+            "/p/a.cu(12): error: no y",
+        ),
+        (
+            ["a.cpp:3:1: error: x", "gmake[2]: *** [x.dir/a.cpp.o] Error 1"],
+            "a.cpp:3:1: error: x",
+        ),
+        (["a.cpp:3:1: error: x", "*** CMake build failed"], "a.cpp:3:1: error: x"),
+        (["*** CMake build failed"], "*** CMake build failed"),
         # SystemExit("needs torch 9"), as the frontend of a container tells it.
         (
             [
