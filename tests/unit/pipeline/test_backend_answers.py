@@ -13,9 +13,9 @@ from packaging.requirements import Requirement
 
 from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.own_build import _install
-from torchwheel.sdist.request import SdistRequest, check_request
+from torchwheel.sdist.request import SdistRequest, check_request, parse_settings
 from torchwheel_runtime import pip
-from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from wheelmaker import make_wheel
 
 PYPROJECT = """
@@ -54,6 +54,31 @@ def build(
     (source / "pyproject.toml").write_text(PYPROJECT.format(requires=declared, path=path))
     (source / "backend.py").write_text(BACKEND.format(requires=requires, wheel=wheel))
     return build_wheel(source, {}, folder / "out", folder / "log", lambda _: None)
+
+
+def test_settings_reach_the_backend(tmp_path):
+    """As pip's: a key that comes twice has a list."""
+    settings = parse_settings(["--build-option=--fast", "a=1", "a=2", "empty="])
+    source = tmp_path / "demo"
+    source.mkdir()
+    (source / "pyproject.toml").write_text(PYPROJECT.format(requires="[]", path="['.']"))
+    (source / "backend.py").write_text("""
+from pathlib import Path
+
+def build_wheel(out, config_settings=None, metadata_directory=None):
+    Path(out, "a.whl").write_text(repr(config_settings))
+    return "a.whl"
+""")
+    made = build_wheel(
+        source, {}, tmp_path / "out", tmp_path / "log", lambda _: None, settings=settings
+    )
+    assert made.read_text() == repr({"--build-option": "--fast", "a": ["1", "2"], "empty": ""})
+
+
+@pytest.mark.parametrize("text", ["fast", "=1", ""])
+def test_a_setting_is_a_key_and_a_value(text):
+    with pytest.raises(UsageError, match=r"--config-setting .*: expected KEY=VALUE"):
+        parse_settings([text])
 
 
 NAME = "demo: build_wheel of its build backend: return_val: expected the name of a file, found "

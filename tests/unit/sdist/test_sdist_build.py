@@ -1,5 +1,6 @@
 """The parts of a build that need no compiler: its CUDA_HOME, steps, errors and local version."""
 
+import contextlib
 import subprocess
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from torchwheel.pipeline.frontend import (
     find_launcher,
 )
 from torchwheel.pipeline.repair import pack, stamp
-from torchwheel.sdist.request import LOCK, LOG, hold_build_folder
+from torchwheel.sdist.build_folder import LOCK, LOG, OBJECTS, hold_build_folder, keep_objects
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.testing import import_torch
 from torchwheel.toolkit.toolkit_home import (
@@ -22,6 +23,7 @@ from torchwheel.toolkit.toolkit_home import (
     assemble_rocm_home,
 )
 from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.inspect.elf import read_library
 
@@ -352,14 +354,10 @@ def test_a_python_without_torch_is_one_line(tmp_path):
 
 
 def test_a_build_leaves_its_log_alone_in_the_cache(tmp_path):
-    class Progress:
-        def say(self, text: str) -> None: ...
-        def step(self, text: str) -> None: ...
-
     folder = tmp_path / "ordinary"
 
     def stopped() -> None:
-        with hold_build_folder(folder, Progress()) as place:
+        with hold_build_folder(folder, Quiet()) as place:
             assert {path.name for path in place.iterdir()} <= {LOCK, LOG}
             (place / "source").mkdir()
             (place / "source" / "setup.py").touch()
@@ -371,6 +369,34 @@ def test_a_build_leaves_its_log_alone_in_the_cache(tmp_path):
         with pytest.raises(TorchwheelError):
             stopped()
         assert sorted(path.name for path in folder.iterdir()) == [LOG, LOCK]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "stopped", "kept"),
+    [
+        ("the same", True, ["temp/a.o"]),
+        # ninja would go by the times of files alone.
+        ("others", True, []),
+        # The wheel is there.
+        ("the same", False, []),
+    ],
+)
+def test_the_objects_of_a_build_that_did_not_end_are_there_for_the_same(
+    tmp_path, inputs, stopped, kept
+):
+    with contextlib.suppress(KeyboardInterrupt), hold_build_folder(tmp_path, Quiet()) as place:
+        objects = keep_objects(place, "the same")
+        for name in ("temp/a.o", "lib.linux/half.so"):
+            (objects / name).parent.mkdir()
+            (objects / name).touch()
+        if stopped:
+            raise KeyboardInterrupt
+    assert (tmp_path / OBJECTS).exists() == stopped
+    with hold_build_folder(tmp_path, Quiet()) as place:
+        again = keep_objects(place, inputs)
+        assert again == objects
+        found = [str(path.relative_to(again)) for path in again.rglob("*.*") if path.is_file()]
+        assert found == kept, "a library may be half-linked"
 
 
 def test_a_local_version_of_its_own_comes_before_ours(tmp_path):
