@@ -14,7 +14,11 @@ import ninja
 
 import torchwheel
 import torchwheel_runtime
+from torchwheel.compilers import ninja_program
+from torchwheel.compilers.compile_steps import StepRecord, check_steps
+from torchwheel.compilers.compiler_cache import ENDLESS, CompilerCache, folder_cache, own_server
 from torchwheel.inspect.wheel import Wheel
+from torchwheel.pipeline.build_records import BuiltWheel
 from torchwheel.pipeline.frontend import build_wheel, compile_step
 from torchwheel.pipeline.inputs import Clock, claims_of
 from torchwheel.pipeline.on_host import build_and_finish
@@ -27,7 +31,6 @@ from torchwheel.pipeline.own_build import (
     planned_variables,
     replace_ninja,
 )
-from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.sdist.build_folder import (
     LOCK,
     LOG,
@@ -58,13 +61,10 @@ from torchwheel.sdist.sandbox import (
     temporary_files_in,
 )
 from torchwheel.sdist.shard_lists import ShardList, objects_of
-from torchwheel.smoke import environment
-from torchwheel.smoke.environment import Environment
+from torchwheel.smoke import trial_environment
 from torchwheel.smoke.results import RunFacts
 from torchwheel.smoke.testing import import_names, import_torch, run_probe
-from torchwheel.steps import own_ninja
-from torchwheel.steps.compiler_cache import ENDLESS, CompilerCache, folder_cache, own_server
-from torchwheel.steps.graph import StepRecord, check_steps
+from torchwheel.smoke.trial_environment import Environment
 from torchwheel.toolkit.provide import provide
 from torchwheel_runtime.arch.lists import arch_list
 from torchwheel_runtime.builder.ninja import BYTES_PER_COMPILER, parallel_jobs
@@ -120,10 +120,10 @@ class ConfinedBuild:
         with self.clock.step("torch"):
             pinned, options = torch_requirement(request)
             # With pytest it is the environment that smoke tests with this torch use, too.
-            self._base = environment.base_environment(
+            self._base = trial_environment.base_environment(
                 cache, ("pytest", pinned), progress, options=options
             )
-            self._env = environment.layered_environment(self._base, folder / "env")
+            self._env = trial_environment.layered_environment(self._base, folder / "env")
             share_torch(self._base, folder / "packages", self._env)
             self.torch = import_torch(self._env, folder)
         toolkit, root = None, None
@@ -154,7 +154,7 @@ class ConfinedBuild:
             shard=str(shard),
         )
         self._places = BuildPlaces(
-            environment=environment.site_of(self._base),
+            environment=trial_environment.site_of(self._base),
             toolkit_home=folder / "cuda",
             cxx=folder / "cxx" / self.host.path.name,
             ninja=self._env.python.with_name("ninja"),
@@ -203,8 +203,8 @@ class ConfinedBuild:
             self.clock,
             self._progress.step,
         )
-        counted = bool(self._plan.work)
-        return BuiltWheel(wheel, cache=own_ninja.read_cache_use(self._steps) if counted else None)
+        use = ninja_program.read_cache_use(self._steps) if self._plan.work else None
+        return BuiltWheel(wheel, cache=use)
 
     def divide(self) -> list[StepRecord]:
         """The steps of the build; those of its shard are compiled into the compiler cache.
@@ -227,14 +227,14 @@ class ConfinedBuild:
 
     def hits(self) -> int:
         """How many objects the compiler cache had."""
-        return own_ninja.read_cache_use(self._steps).hits
+        return ninja_program.read_cache_use(self._steps).hits
 
     def smoke(self, wheel: Wheel) -> RunFacts:
         """Import a wheel in a clean environment over its torch; a failed import is an error."""
         folder = self._folder / "proof"
         cwd = folder / "imported" / "cwd"
         cwd.mkdir(parents=True)
-        env = environment.layered_environment(self._base, folder / "clean")
+        env = trial_environment.layered_environment(self._base, folder / "clean")
         # Its other requirements come from the index; torch stays.
         install_beside_torch(env, self.torch, folder, [wheel.path], wheel.path.name)
         env = dataclasses.replace(env, python=self._python(env, [cwd.parent]))
@@ -256,7 +256,7 @@ class ConfinedBuild:
         return HiddenThings(project, self._source, copies, shown, variables)
 
     def _records(self) -> list[StepRecord]:
-        return own_ninja.read_records(self._steps)
+        return ninja_program.read_records(self._steps)
 
     def _build_into(self, out: Path, lists: Sequence[ShardList] = ()) -> Path:
         """Build the project's wheel by its own build; returns it."""
@@ -271,7 +271,7 @@ class ConfinedBuild:
             objects.mkdir(parents=True, exist_ok=True)
             write.append(objects)
         if lists:
-            own_ninja.write_compiled(objects_of(lists), self._steps)
+            ninja_program.write_compiled(objects_of(lists), self._steps)
         if self.sandbox is None:
             link_siblings(self.request.source.resolve(), source)
 

@@ -5,13 +5,13 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from torchwheel.compilers.gpu_compiler import codes_of, fault_of
 from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.load import parse
 from torchwheel.matrix.sections import ArchsBy, Matrix
 from torchwheel.scaffold.build_script import BuildScript, hard_coded_archs, read_setup
 from torchwheel.scaffold.foreign import search_cmake
 from torchwheel.sdist.request import SdistRequest
-from torchwheel.steps.gpu_compiler import codes_of, fault_of
 from torchwheel.text_files import read_text
 from torchwheel_runtime.arch.lists import NamedArchs, arch_list
 from torchwheel_runtime.arch.releases import ToolkitRelease
