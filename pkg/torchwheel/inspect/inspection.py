@@ -9,8 +9,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import hashlib
-import importlib.metadata
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -36,12 +34,20 @@ from torchwheel.inspect.wheel import (
 )
 from torchwheel_runtime.claims import FILE as CLAIMS_FILE
 from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.doctor.dist_info import (
+    dist_infos,
+    find_distribution,
+    name_key,
+    read_dist_info,
+    read_metadata,
+    read_text,
+    replace_command,
+)
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.files import record_hash
 from torchwheel_runtime.inspect import budgets
-from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC, parse_record, replace_command
+from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC, parse_record
 from torchwheel_runtime.inspect.window import WheelError, open_regular
-from torchwheel_runtime.ownership import is_irregular
 from torchwheel_runtime.text import escape, nearest, quote
 
 _ZIP_MAGIC = b"PK\3\4"
@@ -138,31 +144,25 @@ def inspect_library(path: Path) -> Inspection:
     return Inspection(path.name, "library", facts.size, facts.size, (path.name,), (facts,))
 
 
-def _refuse_irregular_metadata() -> None:
-    """Python reads these files of every package, to find the one of a name."""
-    for entry in sys.path:
-        for name in ("METADATA", "RECORD", "WHEEL", "top_level.txt", "entry_points.txt"):
-            for path in filter(is_irregular, Path(entry or ".").glob(f"*.dist-info/{name}")):
-                raise WheelError(
-                    f"{path}: expected a file, found a pipe or a device; "
-                    f"{replace_command(path.parent)}"
-                )
-
-
 def inspect_package(name: str) -> Inspection:
     """Read an installed package by the name of its distribution, or of a module of it."""
-    _refuse_irregular_metadata()
-    modules = importlib.metadata.packages_distributions()
-    known = {str(d.metadata["Name"]).lower() for d in importlib.metadata.distributions()}
-    try:
-        distribution = importlib.metadata.distribution(modules.get(name, [name])[0])
-    except (importlib.metadata.PackageNotFoundError, ValueError) as error:
-        advice = nearest(name.lower(), sorted(known))
+    folders = dist_infos()
+    if not (found := find_distribution(name, folders)):
+        advice = nearest(name.lower(), sorted(set(map(name_key, folders))))
         raise UsageError(
             f"{quote(name)}: expected a file, or a package of this Python, found neither; {advice}"
-        ) from error
+        )
+    folder = found[0]
+    if folder.suffix == ".egg":  # a zip file
+        return inspect_wheel(folder)
+    info = read_dist_info(folder)
+    if info.irregular:
+        raise WheelError(
+            f"{info.irregular[0]}: expected a file, found a pipe or a device; "
+            f"{replace_command(folder)}"
+        )
     budget = ReadBudget()
-    files = {str(file): Path(str(file.locate())) for file in distribution.files or ()}
+    files = {str(file): folder.parent / file for file in info.files}
     sizes = {name: path.stat().st_size for name, path in files.items() if path.is_file()}
     libraries: list[LibraryFacts] = []
     for member in sizes:
@@ -173,14 +173,14 @@ def inspect_package(name: str) -> Inspection:
             raise WheelError(f"{name}: more than {budgets.LIBRARIES} ELF files in it")
         libraries.append(read_facts_of_library(files[member], member, budget))
     total = sum(sizes.values())
-    title = f"{distribution.metadata['Name']} {distribution.version}"
     faults: dict[str, str] = {}
-    raw = (distribution.read_text("METADATA") or "").encode()[: budgets.METADATA_BYTES]
-    fields = _fields_of(raw, distribution.read_text("WHEEL"), faults)
+    raw = read_metadata(folder).encode()[: budgets.METADATA_BYTES]
+    fields = _fields_of(raw, read_text(folder, "WHEEL"), faults)
     with _faults_of(faults, "entry_points"):
-        text = distribution.read_text("entry_points.txt") or ""
+        text = read_text(folder, "entry_points.txt") or ""
         fields["entry_points"] = parse_entry_points(text[: budgets.METADATA_BYTES])
     members, read = tuple(sizes), tuple(libraries)
+    title = f"{info.name} {info.version}"
     return Inspection(title, "package", total, total, members, read, faults=faults, **fields)
 
 
