@@ -16,8 +16,8 @@ import uv
 from installers import ROOT, UPLOADED, plain_server, stub
 
 from torchwheel.cli import main
-from torchwheel.index.build import IndexedWheel, build_index
 from torchwheel.index.catalogue import Catalogue, catalogue_text, read_wheel_entry
+from torchwheel.index.writer import IndexedWheel, build_index
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select

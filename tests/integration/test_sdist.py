@@ -17,7 +17,7 @@ from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.sdist.sandbox import find_sandbox
-from torchwheel.smoke import environment
+from torchwheel.smoke import trial_environment
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.files import sha256
 
@@ -79,8 +79,8 @@ def one_line(done: subprocess.CompletedProcess[str], status: int) -> str:
 
 def said_by_installed(wheel: Path, call: str, tmp_path: Path, cache: Path) -> bytes:
     """What a call prints where pip installed the wheel beside its torch."""
-    base = environment.base_environment(cache, ("pytest", f"torch=={TORCH}"), Quiet())
-    env = environment.layered_environment(base, tmp_path / "env")
+    base = trial_environment.base_environment(cache, ("pytest", f"torch=={TORCH}"), Quiet())
+    env = trial_environment.layered_environment(base, tmp_path / "env")
     install = [sys.executable, "-m", "pip", "--python", str(env.python), "install", "--quiet"]
     subprocess.run([*install, str(wheel)], check=True)
     said = subprocess.run(

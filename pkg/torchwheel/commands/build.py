@@ -121,8 +121,8 @@ def matrix(options: argparse.Namespace) -> int:
 )
 def wheels(options: argparse.Namespace) -> int:
     """Build the variants; with --show print cibuildwheel's options instead."""
+    from torchwheel.pipeline.build_records import Selection, WheelsRequest, last_request
     from torchwheel.pipeline.container_options import show_options
-    from torchwheel.pipeline.records import Selection, WheelsRequest, last_request
     from torchwheel.pipeline.wheels import wheels
 
     request = request_of(WheelsRequest, options, "show", "resume")
@@ -183,7 +183,7 @@ def kernels(options: argparse.Namespace) -> int:
 )
 def images(options: argparse.Namespace) -> int:
     """Pull or build the images and print their names."""
-    from torchwheel.image.build import images
+    from torchwheel.image.images import images
 
     with Terminal().live_line() as progress:
         print(images(options.matrix, options.variant, progress, push=options.push))
@@ -193,7 +193,7 @@ def images(options: argparse.Namespace) -> int:
 @command("base-images", "Make the base images here, with mmdebstrap.", MATRIX, IMAGES_FOR)
 def base_images(options: argparse.Namespace) -> int:
     """Make the base images and print their names."""
-    from torchwheel.image.build import base_images
+    from torchwheel.image.images import base_images
 
     with Terminal().live_line() as progress:
         print(base_images(options.matrix, options.variant, progress))
@@ -299,12 +299,12 @@ def base_images(options: argparse.Namespace) -> int:
 def build(options: argparse.Namespace) -> int:
     """Build a project that does not know torchwheel."""
     from torchwheel.check.facts import Limits
+    from torchwheel.compilers.cluster import parse_scheduler
+    from torchwheel.compilers.compiler_cache import parse_cache
     from torchwheel.pipeline.frontend import find_launcher
     from torchwheel.sdist.build import build_sdist, closing_text, compile_shard, plan_build
     from torchwheel.sdist.request import SdistRequest, check_request, find_source, parse_allowed
     from torchwheel.sdist.sandbox import parse_variables
-    from torchwheel.steps.cluster import parse_scheduler
-    from torchwheel.steps.compiler_cache import parse_cache
     from torchwheel_runtime.shards import parse_shard
     from torchwheel_runtime.toolkit.cache import cache_folder
 

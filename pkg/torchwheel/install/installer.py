@@ -15,9 +15,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from torchwheel.install import report
+from torchwheel.install import explanation
 from torchwheel.install.attestation import Trust
-from torchwheel.install.contents import TORCH
+from torchwheel.install.downloaded import TORCH
 from torchwheel.install.environment import TargetEnvironment, find_environment
 from torchwheel.install.page import OfferedWheel
 from torchwheel.install.plan import Download, InstallPlan, Ranking, choose, parse_wanted, plan
@@ -42,16 +42,16 @@ def run_install(options: argparse.Namespace) -> int:
     environment, fetch = find_environment(options.python), Fetcher()
     ranking = choose(options.index, wanted, environment, fetch)
     if not options.json:
-        print(report.ranking_text(ranking, environment, why=options.why), flush=True)
+        print(explanation.ranking_text(ranking, environment, why=options.why), flush=True)
     done = None
-    problem = None if ranking.accepted else report.none_fits(ranking)
+    problem = None if ranking.accepted else explanation.none_fits(ranking)
     if problem is None and not environment.torch:
-        problem = report.no_torch(ranking)
+        problem = explanation.no_torch(ranking)
     if problem is None and not (options.dry_run or options.why):
         with Terminal().live_line() as live:
             done = _install(options, ranking, environment, fetch, Quiet() if options.json else live)
     if options.json:
-        print(report.ranking_json(ranking, environment, done))
+        print(explanation.ranking_json(ranking, environment, done))
     if problem:
         raise TorchwheelError(problem)
     return 0

@@ -9,7 +9,7 @@ from packaging.utils import BuildTag, NormalizedName
 from packaging.version import Version
 
 from torchwheel.index.client import SHA256, OfferedFile, find_files
-from torchwheel.index.note import ALL, KEY, IndexNote, Kernels, WheelNeeds, read_bundled, read_note
+from torchwheel.index.needs import ALL, KEY, IndexNote, Kernels, WheelNeeds, read_bundled, read_note
 from torchwheel.inspect.local_version import LocalVersion, read_local_version
 from torchwheel.inspect.wheel import parse_file_name
 from torchwheel_runtime.fetch import Fetch, link

@@ -17,10 +17,10 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from torchwheel.index.groups import accepts
-from torchwheel.index.note import WheelNeeds, needs_of_claims
+from torchwheel.index.needs import WheelNeeds, needs_of_claims
 from torchwheel.install.attestation import Signature, Trust, verify_signature
 from torchwheel.install.choose import Judgement, best, judge
-from torchwheel.install.contents import (
+from torchwheel.install.downloaded import (
     TORCH,
     WheelMetadata,
     needs_of_libraries,

@@ -16,9 +16,9 @@ import build
 import pyproject_hooks
 
 from torchwheel import programs
+from torchwheel.compilers.compiler_cache import check_release
 from torchwheel.pipeline.repair import path_with_scripts
 from torchwheel.pipeline.sources import is_plain_file
-from torchwheel.steps.compiler_cache import check_release
 from torchwheel.text_files import read_text
 from torchwheel_runtime import process
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError, program_error

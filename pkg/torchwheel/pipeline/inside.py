@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from torchwheel.compilers.compiler_cache import CacheUse
 from torchwheel.smoke import probe_source
-from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel_runtime.files import write_text

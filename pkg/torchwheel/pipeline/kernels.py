@@ -10,6 +10,7 @@ from pathlib import Path
 from torchwheel.matrix.kernel_builds import KernelBuild, compiled_variants, select_kernels
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant
+from torchwheel.pipeline.build_records import BuildCall
 from torchwheel.pipeline.executors import compiler_of
 from torchwheel.pipeline.inputs import Run
 from torchwheel.pipeline.kernel_artifacts import (
@@ -21,7 +22,6 @@ from torchwheel.pipeline.kernel_artifacts import (
     write_manifest,
 )
 from torchwheel.pipeline.on_host import container_reason
-from torchwheel.pipeline.records import BuildCall
 from torchwheel.pipeline.variant import elsewhere, inputs_of_kernels
 from torchwheel.pipeline.wheels import (
     at_work,

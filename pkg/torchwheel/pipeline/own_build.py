@@ -18,12 +18,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from torchwheel.check.audit import may_borrow
+from torchwheel.compilers import gpu_compiler, ninja_program
+from torchwheel.compilers.compiler_cache import wait_for_writes
 from torchwheel.inspect.wheel import open_wheel
 from torchwheel.pipeline.inside import CACHE_USE, DIVIDED, PLAN
 from torchwheel.smoke import probe_source
 from torchwheel.smoke.testing import EnvironmentTorch
-from torchwheel.steps import gpu_compiler, own_ninja
-from torchwheel.steps.compiler_cache import wait_for_writes
 from torchwheel.toolkit.toolkit_home import (
     assemble_cuda_home,
     assemble_rocm_home,
@@ -32,7 +32,7 @@ from torchwheel.toolkit.toolkit_home import (
 )
 from torchwheel_runtime import process
 from torchwheel_runtime.arch.model import Backend
-from torchwheel_runtime.builder.environment import SYSROOT, sysroot_flags
+from torchwheel_runtime.builder.variables import SYSROOT, sysroot_flags
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, program_error
 from torchwheel_runtime.files import write_text
@@ -125,7 +125,7 @@ def prepare(variant: Path, project: Path) -> None:
         _install(missing, constraint)
     if plan.work:
         found = sorted(path.name for path in PLACES.environment.glob("*.dist-info"))
-        write_text(variant / DIVIDED / own_ninja.REQUIREMENTS, "\n".join(found) + "\n")
+        write_text(variant / DIVIDED / ninja_program.REQUIREMENTS, "\n".join(found) + "\n")
         real = shutil.which("ninja")
         if real is None:
             raise TorchwheelError("expected a ninja on the PATH of the container, found none")
@@ -182,10 +182,10 @@ def replace_ninja(
     """
     if plan.work:
         shard = parse_shard(plan.shard, "shard")
-        command = own_ninja.command(
+        command = ninja_program.command(
             plan.work, steps, real, plan.cxx, plan.launcher, shard, keep=keep
         )
-        own_ninja.check_starts(write_script(places.ninja, command), python)
+        ninja_program.check_starts(write_script(places.ninja, command), python)
 
 
 def _declared(project: Path) -> Sequence[str]:

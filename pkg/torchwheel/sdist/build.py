@@ -7,9 +7,12 @@ import shutil
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from torchwheel.compilers.cluster import ClusterUse, check_cluster, cluster_use
+from torchwheel.compilers.compile_steps import StepRecord, steps_of_shard
+from torchwheel.compilers.compiler_cache import CacheUse
 from torchwheel.findings import CheckResult
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.pipeline.records import BuildRecord, record_wheel, report_table
+from torchwheel.pipeline.build_records import BuildRecord, record_wheel, report_table
 from torchwheel.pipeline.variant import check_gates, keep_rejected
 from torchwheel.sdist.confined import ConfinedBuild, confine
 from torchwheel.sdist.request import SdistRequest
@@ -21,10 +24,7 @@ from torchwheel.sdist.shard_lists import (
     read_lists,
     write_list,
 )
-from torchwheel.smoke.record import ImportRecord, MachineRecord
-from torchwheel.steps.cluster import ClusterUse, check_cluster, cluster_use
-from torchwheel.steps.compiler_cache import CacheUse
-from torchwheel.steps.graph import StepRecord, steps_of_shard
+from torchwheel.smoke.smoke_record import ImportRecord, MachineRecord
 from torchwheel_runtime.arch.lists import arch_list
 from torchwheel_runtime.arch.releases import torch_releases
 from torchwheel_runtime.console import Progress

@@ -13,9 +13,9 @@ from torchwheel.matrix.sections import HostCompilerBounds, Toolkit, WheelPlatfor
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.pipeline.inputs import own_build_variables
 from torchwheel.sdist.request import SdistRequest
-from torchwheel.smoke import environment
-from torchwheel.smoke.environment import Environment
+from torchwheel.smoke import trial_environment
 from torchwheel.smoke.testing import EnvironmentTorch
+from torchwheel.smoke.trial_environment import Environment
 from torchwheel_runtime.arch.lists import NamedArchs, arch_list, choose_archs
 from torchwheel_runtime.arch.releases import ToolkitRelease, torch_releases
 from torchwheel_runtime.errors import UsageError
@@ -109,7 +109,7 @@ def share_torch(base: Path, folder: Path, env: Environment) -> None:
     pip sees no distribution there. It finds all of them in the base, which is not its to change.
     """
     folder.mkdir()
-    (folder / "torch").symlink_to(environment.site_of(base) / "torch")
+    (folder / "torch").symlink_to(trial_environment.site_of(base) / "torch")
     # In the order of their names, so this comes before base.pth.
     (env.site / "above-base.pth").write_text(f"{folder}\n", encoding="utf-8")
 

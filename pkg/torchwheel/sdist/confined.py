@@ -14,8 +14,12 @@ import ninja
 
 import torchwheel
 import torchwheel_runtime
+from torchwheel.compilers import ninja_program
+from torchwheel.compilers.compile_steps import StepRecord, check_steps
+from torchwheel.compilers.compiler_cache import ENDLESS, CompilerCache, folder_cache, own_server
 from torchwheel.inspect.sdist import unpack
 from torchwheel.inspect.wheel import Wheel
+from torchwheel.pipeline.build_records import BuiltWheel
 from torchwheel.pipeline.frontend import build_wheel, compile_step
 from torchwheel.pipeline.inputs import Clock, claims_of
 from torchwheel.pipeline.on_host import build_and_finish
@@ -26,7 +30,6 @@ from torchwheel.pipeline.own_build import (
     make_compilers,
     replace_ninja,
 )
-from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.sources import copy_project
 from torchwheel.sdist.build_setup import (
     PLATFORM,
@@ -46,13 +49,10 @@ from torchwheel.sdist.sandbox import (
     temporary_files_in,
 )
 from torchwheel.sdist.shard_lists import ShardList, objects_of
-from torchwheel.smoke import environment
-from torchwheel.smoke.environment import Environment
+from torchwheel.smoke import trial_environment
 from torchwheel.smoke.results import RunFacts
 from torchwheel.smoke.testing import import_names, import_torch, run_probe
-from torchwheel.steps import own_ninja
-from torchwheel.steps.compiler_cache import ENDLESS, CompilerCache, folder_cache, own_server
-from torchwheel.steps.graph import StepRecord, check_steps
+from torchwheel.smoke.trial_environment import Environment
 from torchwheel.toolkit.provide import provide
 from torchwheel_runtime.arch.lists import arch_list
 from torchwheel_runtime.builder.ninja import BYTES_PER_COMPILER, parallel_jobs
@@ -96,10 +96,10 @@ class ConfinedBuild:
         with self.clock.step("torch"):
             pinned, options = torch_requirement(request)
             # With pytest it is the environment that smoke tests with this torch use, too.
-            self._base = environment.base_environment(
+            self._base = trial_environment.base_environment(
                 cache, ("pytest", pinned), progress, options=options
             )
-            self._env = environment.layered_environment(self._base, folder / "env")
+            self._env = trial_environment.layered_environment(self._base, folder / "env")
             share_torch(self._base, folder / "packages", self._env)
             self.torch = import_torch(self._env, folder)
         toolkit, root = None, None
@@ -122,7 +122,7 @@ class ConfinedBuild:
             python="each",
         )
         self._places = BuildPlaces(
-            environment=environment.site_of(self._base),
+            environment=trial_environment.site_of(self._base),
             toolkit_home=folder / "cuda",
             cxx=folder / "cxx" / self.host.path.name,
             ninja=self._env.python.with_name("ninja"),
@@ -168,7 +168,9 @@ class ConfinedBuild:
             self.clock,
             self._progress.step,
         )
-        return BuiltWheel(wheel, cache=own_ninja.read_cache_use(self._steps) if plan.work else None)
+        return BuiltWheel(
+            wheel, cache=ninja_program.read_cache_use(self._steps) if plan.work else None
+        )
 
     def divide(self, work: Literal["plan", "shard"], shard: Shard = _WHOLE) -> list[StepRecord]:
         """The steps of the build; those of the shard are compiled into the compiler cache.
@@ -190,14 +192,14 @@ class ConfinedBuild:
 
     def hits(self) -> int:
         """How many objects the compiler cache had."""
-        return own_ninja.read_cache_use(self._steps).hits
+        return ninja_program.read_cache_use(self._steps).hits
 
     def smoke(self, wheel: Wheel) -> RunFacts:
         """Import a wheel in a clean environment over its torch; a failed import is an error."""
         folder = self._folder / "proof"
         cwd = folder / "imported" / "cwd"
         cwd.mkdir(parents=True)
-        env = environment.layered_environment(self._base, folder / "clean")
+        env = trial_environment.layered_environment(self._base, folder / "clean")
         # Its other requirements come from the index; torch stays.
         install_beside_torch(env, self.torch, folder, [wheel.path], wheel.path.name)
         env = dataclasses.replace(env, python=self._python(env, [cwd.parent]))
@@ -208,7 +210,7 @@ class ConfinedBuild:
         return facts
 
     def _records(self) -> list[StepRecord]:
-        return own_ninja.read_records(self._steps)
+        return ninja_program.read_records(self._steps)
 
     def _build_into(self, out: Path, plan: OwnBuildPlan, lists: Sequence[ShardList] = ()) -> Path:
         """Build the project's wheel by its own build; returns it."""
@@ -218,7 +220,7 @@ class ConfinedBuild:
             self._steps.mkdir()
             write.append(self._steps)
         if lists:
-            own_ninja.write_compiled(objects_of(lists), self._steps)
+            ninja_program.write_compiled(objects_of(lists), self._steps)
 
         def prepare(builder: build.ProjectBuilder) -> None:
             self._install([*builder.build_system_requires, *plan.requires])

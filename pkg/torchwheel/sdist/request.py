@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import get_args
 
 from torchwheel.check.facts import Allowed, Limits
+from torchwheel.compilers.compiler_cache import CompilerCache, SchedulerAccess
 from torchwheel.inspect.sdist import PROJECT, is_project
 from torchwheel.matrix.forms import parse_source
 from torchwheel.matrix.sections import AllowedGate, ArchsBy
 from torchwheel.pipeline.sources import download_release
 from torchwheel.sdist.sandbox import SandboxMode
-from torchwheel.steps.compiler_cache import CompilerCache, SchedulerAccess
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.files import explain_full_disk, sha256

@@ -3,9 +3,9 @@
 import dataclasses
 from pathlib import Path
 
-from torchwheel_runtime.builder.environment import CUDA_TARGETS, python_include
 from torchwheel_runtime.builder.extension import Module
 from torchwheel_runtime.builder.target import Python, Target, TorchHeaders
+from torchwheel_runtime.builder.variables import CUDA_TARGETS, python_include
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.versions import version_numbers
 

@@ -16,7 +16,7 @@ from torchwheel_runtime.doctor.package_rules import (
 from torchwheel_runtime.doctor.remedies import comes_with_other_torch, is_idle
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.machine.facts import Machine, Torch
-from torchwheel_runtime.runtime.build import release_to_download
+from torchwheel_runtime.runtime.operator_library import release_to_download
 from torchwheel_runtime.validate.at_load import load_findings
 from torchwheel_runtime.validate.before_build import (
     archs_to_build,

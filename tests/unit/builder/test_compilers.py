@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from targets import CUDA_STABLE, EXTENSION, ROCM_STABLE, sources
 
-from torchwheel.steps import gpu_compiler
+from torchwheel.compilers import gpu_compiler
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.builder.objects import join_parts
 from torchwheel_runtime.builder.recipe import Recipe, parts_of

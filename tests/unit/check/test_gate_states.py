@@ -58,7 +58,7 @@ HELP = have(
 )
 ANY = tags("py3-none-any")
 PURE_CLAIMS = dataclasses.replace(PURE, toolkit="cu130", torch_release="2.11")
-IS_PURE = then(ANY, wheel(root_is_purelib=True, claims=PURE_CLAIMS))
+IS_PURE = then(ANY, wheel(purelib=True, claims=PURE_CLAIMS))
 ALIASED = then(
     tags("py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64"),
     have(audit=Audit("manylinux_2_17_x86_64", ("manylinux2014_x86_64",), ())),

@@ -19,10 +19,10 @@ from install_cases import (
 from packaging.requirements import Requirement
 
 import wheelmaker
-from torchwheel.install.contents import read_metadata
+from torchwheel.install.downloaded import read_metadata
+from torchwheel.install.explanation import no_torch, none_fits, ranking_json, ranking_text
 from torchwheel.install.installer import direct_reference
 from torchwheel.install.plan import Trust, choose, parse_wanted, plan
-from torchwheel.install.report import no_torch, none_fits, ranking_json, ranking_text
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import own_temporary_files
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from programmaker import program
+from torchwheel.compilers.compiler_cache import parse_cache
 from torchwheel.sdist.confined import compiler_cache
 from torchwheel.sdist.request import SdistRequest
 from torchwheel.sdist.sandbox import (
@@ -20,7 +21,6 @@ from torchwheel.sdist.sandbox import (
     parse_variables,
     temporary_files_in,
 )
-from torchwheel.steps.compiler_cache import parse_cache
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 

@@ -14,8 +14,8 @@ from torchwheel.pipeline.frontend import (
 )
 from torchwheel.pipeline.repair import pack, stamp
 from torchwheel.sdist.request import LOCK, LOG, hold_build_folder
-from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.testing import import_torch
+from torchwheel.smoke.trial_environment import Environment
 from torchwheel.toolkit.toolkit_home import (
     DRIVER_STUB,
     assemble_cuda_home,

@@ -20,8 +20,8 @@ from torchwheel.sdist.build_setup import (
     torch_requirement,
 )
 from torchwheel.sdist.request import SdistRequest, check_request, parse_allowed
-from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.testing import EnvironmentTorch
+from torchwheel.smoke.trial_environment import Environment
 from torchwheel_runtime.arch.model import Arch, parse
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.toolkit.host import HostCompiler
