@@ -12,6 +12,7 @@ import ninja
 from torchwheel.matrix.sections import HostCompilerBounds, Toolkit, WheelPlatform
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.pipeline.inputs import own_build_variables
+from torchwheel.sdist.project_settings import ProjectSettings
 from torchwheel.sdist.request import SdistRequest
 from torchwheel.smoke import trial_environment
 from torchwheel.smoke.testing import EnvironmentTorch
@@ -64,6 +65,7 @@ def toolkit_for(
     torch: EnvironmentTorch,
     version: str | None,
     archs: str | None,
+    own: ProjectSettings,
     say: Callable[[str], None],
     environ: Mapping[str, str] = os.environ,
 ) -> Toolkit:
@@ -72,8 +74,9 @@ def toolkit_for(
     Args:
         torch: the torch that is built for.
         version: a CUDA release, e.g. "13.0"; None for the one that torch was built with.
-        archs: an arch list; None for TORCH_CUDA_ARCH_LIST, else the archs of torch's own machine
-            code, so that the wheel runs on the same GPUs as torch.
+        archs: an arch list; None for TORCH_CUDA_ARCH_LIST, else those that the project names,
+            else the archs of torch's own machine code, so that the wheel runs on the same GPUs.
+        own: what the project says.
         say: is called with each arch that is left out.
         environ: the variables of this process.
     """
@@ -90,7 +93,8 @@ def toolkit_for(
         release,
         environ,
         argument=NamedArchs(archs, "--archs") if archs else None,
-        default=NamedArchs(arch_list(torch.machine_code), "torch's own archs"),
+        default=own.archs(release)[0]
+        or NamedArchs(arch_list(torch.machine_code), "torch's own archs"),
     )
     for line in choice.left_out:
         say(f"left out: {line}")

@@ -21,6 +21,7 @@ from torchwheel.sdist.build_setup import (
     toolkit_for,
     torch_requirement,
 )
+from torchwheel.sdist.project_settings import ProjectSettings
 from torchwheel.sdist.request import SdistRequest, check_request, parse_allowed
 from torchwheel.smoke.testing import EnvironmentTorch
 from torchwheel.smoke.trial_environment import Environment
@@ -54,7 +55,8 @@ def chosen(
 ) -> tuple[Toolkit, list[str]]:
     """The toolkit, and what was said."""
     said: list[str] = []
-    return toolkit_for(torch, asked, archs, said.append, environ), said
+    own = ProjectSettings(None, None)
+    return toolkit_for(torch, asked, archs, own, said.append, environ), said
 
 
 LISTED = {"TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"}
@@ -217,6 +219,7 @@ def test_declarations_reach_the_compiler_and_the_gates(tmp_path, monkeypatch):
     (tmp_path / "setup.py").touch()
     monkeypatch.setattr("torchwheel.sdist.build.build_sdist", stop)
     call = ["build", str(tmp_path), "--no-launcher", "--archs-by", "replaced"]
+    call += ["--config-setting=--build-option=-j1"]
     call += ["--allow", "runtime:*/_C.so:calls the driver: cuInit", "--allow", "archs:*:none"]
     assert main(call) == 2
     (request,) = asked
@@ -225,12 +228,20 @@ def test_declarations_reach_the_compiler_and_the_gates(tmp_path, monkeypatch):
     assert limits.reason("archs", "demo/_C.so") == "none"
     assert limits.reason("content", "demo/_C.so") is None
     assert request.archs_by == "replaced"
+    assert request.settings == {"--build-option": "-j1"}
 
 
 @pytest.mark.parametrize("text", ["size:*:why", "runtime:*/_C.so", "runtime::why", "archs:*: ", ""])
 def test_an_allowance_names_its_gate_libraries_and_reason(text):
     with pytest.raises(UsageError, match="--allow: expected GATE:LIBRARY:REASON"):
         parse_allowed(text)
+
+
+@pytest.mark.parametrize("name", [".", "csrc/..", "../demo", "../demo/", "csrc/../../demo/."])
+def test_a_project_has_its_folders_name(tmp_path, monkeypatch, name):
+    (tmp_path / "demo/csrc").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "demo")
+    assert SdistRequest(Path(name), tmp_path).name == "demo"
 
 
 def test_calls_that_differ_build_in_folders_of_their_own(tmp_path):
