@@ -71,7 +71,8 @@ class ProjectSettings:
         if self.matrix or named is None:
             return ""
         if by == "replaced":
-            return f"setup.py hard-codes the archs {named.text}: nvcc gets {wanted} in their place"
+            gets = "these" if wanted == named.text else f"{wanted} in their place"
+            return f"setup.py hard-codes the archs {named.text}: nvcc gets {gets}"
         if fault := fault_of(codes_of(named.text), wanted, by):
             raise UsageError(f"setup.py: {fault}, or have nvcc replace them: --archs-by replaced")
         return f"setup.py hard-codes the archs {named.text}: it is built for {wanted}"

