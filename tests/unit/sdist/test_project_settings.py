@@ -1,6 +1,7 @@
 """What a build takes of the project's own files: its matrix.yaml, or archs of its setup.py."""
 
 import dataclasses
+import os
 
 import pytest
 
@@ -36,6 +37,9 @@ def read(tmp_path):
     """The settings of a project with these files."""
 
     def read(matrix: str = "", setup: str = SETUP, cmake: str = ""):
+        if matrix == "pipe":
+            os.mkfifo(tmp_path / "matrix.yaml")
+            matrix = ""
         for name, text in (
             ("matrix.yaml", matrix),
             ("setup.py", setup),
@@ -78,6 +82,7 @@ def test_the_call_comes_before_the_matrix(tmp_path, read):
     "text",
     [
         "",
+        "pipe",
         "python: [3.11, 3.12]\n",  # another tool's
         "- a\n",
         # One that builds by torchwheel's builder does not say how the own build is called.
