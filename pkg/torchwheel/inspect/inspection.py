@@ -18,12 +18,12 @@ from torchwheel.inspect.archive import Archive, Member, open_archive
 from torchwheel.inspect.installed import is_outside, runs_at_start
 from torchwheel.inspect.library_facts import LibraryFacts, ReadBudget, read_facts_of_library
 from torchwheel.inspect.wheel import (
-    DistInfo,
     Faults,
+    PackageMetadata,
     parse_fields,
     parse_file_name,
-    read_dist_info,
     read_entry_points,
+    read_package_metadata,
 )
 from torchwheel_runtime.doctor import dist_info
 from torchwheel_runtime.errors import UsageError
@@ -38,7 +38,7 @@ _THREADS = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Inspection(DistInfo):
+class Inspection(PackageMetadata):
     """The facts of a wheel, an installed package or a library.
 
     Attributes:
@@ -177,7 +177,7 @@ def inspect_wheel(path: Path) -> Inspection:
             size=path.stat().st_size,
             unpacked=sum(member.size for member in archive.files),
             libraries=libraries,
-            **read_dist_info(archive, named, faults, digests),
+            **read_package_metadata(archive, named, faults, digests),
         )
 
 

@@ -8,8 +8,10 @@ import json
 import os
 import platform
 import re
+import shlex
 import shutil
 import sys
+import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -64,6 +66,7 @@ PLACES = BuildPlaces(
 )
 """Those in a container. They are the same for every Python, so that compile commands are equal and
 a compiler cache serves all."""
+Work = Literal["", "plan", "shard", "link"]
 TORCH, TORCH_FACTS = "torch.txt", "torch.json"
 
 
@@ -97,7 +100,7 @@ class OwnBuildPlan:
     cxx: Path
     launcher: tuple[str, ...]
     python: str
-    work: Literal["", "plan", "shard", "link"] = ""
+    work: Work = ""
     shard: str = "1/1"
 
 
@@ -144,7 +147,13 @@ def make_compilers(
     Returns:
         CUDA_HOME or ROCM_HOME; None without a toolkit.
     """
-    if plan.launcher or older:
+    # The program itself: in the sandbox a virtual environment's link would lead nowhere.
+    python = os.path.realpath(sys.executable)
+    if plan.work == "plan":
+        for name, program in (("cc", _c_compiler()), (places.cxx.name, [str(plan.cxx), *older])):
+            held = gpu_compiler.guard(python, "", "", program)
+            write_script(places.cxx.with_name(name), held)
+    elif plan.launcher or older:
         write_script(places.cxx, [*plan.launcher, str(plan.cxx), *older])
     else:
         places.cxx.parent.mkdir(parents=True, exist_ok=True)
@@ -153,12 +162,20 @@ def make_compilers(
         return None
     name = "hipcc" if plan.backend == "rocm" else "nvcc"
     compiler = [*plan.launcher, str(plan.toolkit / "bin" / name), *older]
-    # The program itself: in the sandbox a virtual environment's link would lead nowhere.
-    python = os.path.realpath(sys.executable)
     held = gpu_compiler.guard(python, plan.archs, plan.archs_by, compiler)
     if plan.backend == "rocm":
         return assemble_rocm_home(places.toolkit_home, plan.toolkit, held)
     return assemble_cuda_home(places.toolkit_home, plan.toolkit, places.environment, held, plan.cxx)
+
+
+def _c_compiler() -> list[str]:
+    """The C compiler that setuptools takes, with its options."""
+    return shlex.split(os.environ.get("CC") or str(sysconfig.get_config_var("CC") or "cc"))
+
+
+def planned_variables(places: BuildPlaces, project: Path) -> dict[str, str]:
+    """The variables by which no compiler compiles a file of a project that is only planned."""
+    return {"CC": str(places.cxx.with_name("cc")), gpu_compiler.PLANNED: str(project)}
 
 
 def replace_ninja(
