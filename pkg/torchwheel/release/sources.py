@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 
 from torchwheel.findings import CheckResult
-from torchwheel.index.contents import utc_time
+from torchwheel.index.listing import utc_time
 from torchwheel.matrix.sections import Matrix
 from torchwheel.pipeline.git import commit_time
 from torchwheel.pipeline.sources import project_folder, source_digest, tests_folder, tree_of
-from torchwheel.smoke.record import SCHEMA, SmokeRecord
+from torchwheel.smoke.smoke_record import SCHEMA, SmokeRecord
 from torchwheel.smoke.testing import Suite, read_suite
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import MalformedError, TorchwheelError

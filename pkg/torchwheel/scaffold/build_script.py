@@ -14,7 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
+from torchwheel.matrix.sections import ArchsBy
 from torchwheel_runtime.arch.model import CudaArch
+from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.os_errors import explain
 from torchwheel_runtime.ownership import NotRegularError, open_regular
@@ -202,6 +204,24 @@ def archs_in(text: str) -> Iterator[CudaArch]:
                 ptx.append(arch)  # nvcc keeps PTX of what `-arch` alone names.
     for arch in dict.fromkeys([*machine, *ptx]):
         yield arch.with_ptx(arch in ptx)
+
+
+def hard_coded_archs(
+    script: BuildScript, release: ToolkitRelease
+) -> tuple[tuple[CudaArch, ...], ArchsBy]:
+    """The archs that a script hard-codes and a release can compile, and who decides about them.
+
+    Code for one arch alone (9.0a) is built as the script says; nvcc's other archs are replaced.
+    """
+    if not script.archs:
+        return (), "replaced" if script.own_archs else "environment"
+    able = {arch.in_binary for arch in release.archs if isinstance(arch, CudaArch)}
+    kept: dict[CudaArch, bool] = {}
+    for arch in script.archs:
+        if arch.in_binary in able:
+            kept[arch.in_binary] = kept.get(arch.in_binary, False) or arch.ptx
+    archs = tuple(arch.with_ptx(ptx) for arch, ptx in sorted(kept.items()))
+    return archs, "declared" if any(arch.suffix for arch in kept) else "replaced"
 
 
 def each_once(variables: Iterable[BuildVariable]) -> tuple[BuildVariable, ...]:

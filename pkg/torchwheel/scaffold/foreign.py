@@ -111,7 +111,7 @@ def read_project(folder: Path, name: str = "") -> ForeignProject:
     by_setup = any("CMake" in one.kind for one in script.extensions)
     cmake = by_setup or declared.backend.startswith(_SCIKIT_BUILD)
     if cmake:
-        script = _search_cmake(script, folder)
+        script = search_cmake(script, folder)
     known = [*declared.requires, *declared.extras]
     imports = _imports(folder, script, declared)
     needs, odd_needs = _distributions(
@@ -147,7 +147,7 @@ def read_project(folder: Path, name: str = "") -> ForeignProject:
     )
 
 
-def _search_cmake(script: BuildScript, folder: Path) -> BuildScript:
+def search_cmake(script: BuildScript, folder: Path) -> BuildScript:
     """`script`, and what the lines of the project's CMake file name."""
     file = folder / CMAKE
     try:

