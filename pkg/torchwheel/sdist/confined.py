@@ -74,9 +74,8 @@ from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.shards import Shard
 from torchwheel_runtime.toolkit.host import host_compiler
 
-_OWN_CACHE_SIZE = "5G"
+_OWN_CACHE_SIZE, _COPIES = "5G", "source"
 _WHOLE = Shard()
-_COPIES = "source"
 
 
 class ConfinedBuild:
