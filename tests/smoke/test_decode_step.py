@@ -7,10 +7,10 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 import fusedops
-from fusedops.models.building_blocks import ModelSizes
 from fusedops.models.decoder import DecodeStep
 from fusedops.models.gpt import GptBlock, GptEnds
 from fusedops.models.llama import LlamaBlock, LlamaEnds
+from fusedops.models.parts import ModelSizes
 
 WIDTH, INNER, HEADS, LAYERS, WORDS, TOKENS = 64, 96, 4, 3, 52, 24
 SIZES = ModelSizes(HEADS, 2, WIDTH // HEADS, LAYERS, TOKENS, 1e-5)

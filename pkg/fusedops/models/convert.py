@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fusedops.models.building_blocks import ModelSizes
 from fusedops.models.decoder import Decoder
 from fusedops.models.gpt import GptBlock, GptEnds
 from fusedops.models.llama import LlamaBlock, LlamaEnds
+from fusedops.models.parts import ModelSizes
 
 _GPT2_ACTIVATIONS = {
     "gelu_new": "gelu",

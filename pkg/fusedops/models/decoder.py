@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from fusedops import checks
 from fusedops.kinds import check_integer, check_kind, check_workspace
-from fusedops.models.building_blocks import ModelSizes
 from fusedops.models.gpt import GptBlock, GptEnds
 from fusedops.models.llama import LlamaBlock, LlamaEnds
+from fusedops.models.parts import ModelSizes
 from fusedops.workspace import Workspace
 
 

@@ -9,7 +9,7 @@ from fusedops.families.attention import softmax_context
 from fusedops.families.gemm import mlp_gemm, qkv_gemm, vector_matmul
 from fusedops.families.norm import layer_norm
 from fusedops.families.residual import residual_add_bias
-from fusedops.models.building_blocks import ModelSizes, WeightsModule, embedding_in, rows_bytes
+from fusedops.models.parts import ModelSizes, WeightsModule, embedding_in, rows_bytes
 from fusedops.workspace import Workspace
 
 

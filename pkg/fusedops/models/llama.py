@@ -9,7 +9,7 @@ from fusedops.families.attention import softmax_context
 from fusedops.families.gemm import rms_mlp_gemm, rms_qkv_gemm, vector_matmul
 from fusedops.families.norm import rms_norm
 from fusedops.families.vector_add import vector_add
-from fusedops.models.building_blocks import ModelSizes, WeightsModule, embedding_in, rows_bytes
+from fusedops.models.parts import ModelSizes, WeightsModule, embedding_in, rows_bytes
 from fusedops.workspace import Workspace
 
 

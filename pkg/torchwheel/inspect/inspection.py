@@ -9,8 +9,6 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import hashlib
-import importlib.metadata
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,19 +18,19 @@ from torchwheel.inspect.archive import Archive, Member, open_archive
 from torchwheel.inspect.installed import is_outside, runs_at_start
 from torchwheel.inspect.library_facts import LibraryFacts, ReadBudget, read_facts_of_library
 from torchwheel.inspect.wheel import (
-    DistInfo,
     Faults,
+    PackageMetadata,
     parse_fields,
     parse_file_name,
-    read_dist_info,
     read_entry_points,
+    read_package_metadata,
 )
+from torchwheel_runtime.doctor import dist_info
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.files import record_hash
 from torchwheel_runtime.inspect import budgets
-from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC, replace_command
+from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
 from torchwheel_runtime.inspect.window import WheelError, open_regular
-from torchwheel_runtime.ownership import is_irregular
 from torchwheel_runtime.text import escape, nearest, quote
 
 _ZIP_MAGIC = b"PK\3\4"
@@ -40,7 +38,7 @@ _THREADS = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Inspection(DistInfo):
+class Inspection(PackageMetadata):
     """The facts of a wheel, an installed package or a library.
 
     Attributes:
@@ -119,31 +117,25 @@ def inspect_library(path: Path) -> Inspection:
     )
 
 
-def _refuse_irregular_metadata() -> None:
-    """Python reads these files of every package, to find the one of a name."""
-    for entry in sys.path:
-        for name in ("METADATA", "RECORD", "WHEEL", "top_level.txt", "entry_points.txt"):
-            for path in filter(is_irregular, Path(entry or ".").glob(f"*.dist-info/{name}")):
-                raise WheelError(
-                    f"{path}: expected a file, found a pipe or a device; "
-                    f"{replace_command(path.parent)}"
-                )
-
-
 def inspect_package(name: str) -> Inspection:
     """Read an installed package by the name of its distribution, or of a module of it."""
-    _refuse_irregular_metadata()
-    modules = importlib.metadata.packages_distributions()
-    known = {str(d.metadata["Name"]).lower() for d in importlib.metadata.distributions()}
-    try:
-        distribution = importlib.metadata.distribution(modules.get(name, [name])[0])
-    except (importlib.metadata.PackageNotFoundError, ValueError) as error:
-        advice = nearest(name.lower(), sorted(known))
+    folders = dist_info.dist_infos()
+    if not (found := dist_info.find_distribution(name, folders)):
+        advice = nearest(name.lower(), sorted(set(map(dist_info.name_key, folders))))
         raise UsageError(
             f"{quote(name)}: expected a file, or a package of this Python, found neither; {advice}"
-        ) from error
+        )
+    folder = found[0]
+    if folder.suffix == ".egg":  # a zip file
+        return inspect_wheel(folder)
+    info = dist_info.read_dist_info(folder)
+    if info.irregular:
+        raise WheelError(
+            f"{info.irregular[0]}: expected a file, found a pipe or a device; "
+            f"{dist_info.replace_command(folder)}"
+        )
     budget = ReadBudget()
-    files = {str(file): Path(str(file.locate())) for file in distribution.files or ()}
+    files = {str(file): folder.parent / file for file in info.files}
     sizes = {name: path.stat().st_size for name, path in files.items() if path.is_file()}
     libraries: list[LibraryFacts] = []
     for member in sizes:
@@ -154,10 +146,10 @@ def inspect_package(name: str) -> Inspection:
             raise WheelError(f"{name}: more than {budgets.LIBRARIES} ELF files in it")
         libraries.append(read_facts_of_library(files[member], member, budget))
     faults = Faults(strict=False)
-    raw = (distribution.read_text("METADATA") or "").encode()[: budgets.METADATA_BYTES]
-    text = (distribution.read_text("entry_points.txt") or "")[: budgets.METADATA_BYTES]
+    raw = dist_info.read_metadata(folder).encode()[: budgets.METADATA_BYTES]
+    text = (dist_info.read_text(folder, "entry_points.txt") or "")[: budgets.METADATA_BYTES]
     return Inspection(
-        title=f"{distribution.metadata['Name']} {distribution.version}",
+        title=f"{info.name} {info.version}",
         kind="package",
         size=sum(sizes.values()),
         unpacked=sum(sizes.values()),
@@ -165,7 +157,7 @@ def inspect_package(name: str) -> Inspection:
         libraries=tuple(libraries),
         entry_points=read_entry_points(text, faults),
         faults=faults,
-        **parse_fields(raw, distribution.read_text("WHEEL"), faults),
+        **parse_fields(raw, dist_info.read_text(folder, "WHEEL"), faults),
     )
 
 
@@ -185,7 +177,7 @@ def inspect_wheel(path: Path) -> Inspection:
             size=path.stat().st_size,
             unpacked=sum(member.size for member in archive.files),
             libraries=libraries,
-            **read_dist_info(archive, named, faults, digests),
+            **read_package_metadata(archive, named, faults, digests),
         )
 
 

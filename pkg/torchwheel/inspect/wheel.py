@@ -90,7 +90,7 @@ class WheelName(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DistInfo:
+class PackageMetadata:
     """What a distribution says of itself, in its file name and in its dist-info folder.
 
     Attributes:
@@ -121,7 +121,7 @@ class DistInfo:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Wheel(DistInfo):
+class Wheel(PackageMetadata):
     """A wheel whose RECORD holds and that says all it must.
 
     Attributes:
@@ -221,7 +221,7 @@ def _verified(path: Path, named: WheelName, archive: Archive) -> Wheel:
         path=path,
         size=path.stat().st_size,
         executable=tuple(f.name for f in archive.files if f.mode & 0o111),
-        **read_dist_info(archive, named, Faults(strict=True)),
+        **read_package_metadata(archive, named, Faults(strict=True)),
     )
 
 
@@ -243,13 +243,13 @@ class Faults(dict[str, str]):
             self.update(dict.fromkeys(words, str(error)))
 
 
-def read_dist_info(
+def read_package_metadata(
     archive: Archive,
     named: WheelName | None,
     faults: Faults,
     digests: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The fields of DistInfo for a wheel.
+    """The fields of PackageMetadata for a wheel.
 
     Args:
         archive: the wheel's.
@@ -281,7 +281,7 @@ def read_dist_info(
 
 
 def parse_fields(raw: bytes, wheel: str | None, faults: Faults) -> dict[str, Any]:
-    """The fields of DistInfo that METADATA and WHEEL have."""
+    """The fields of PackageMetadata that METADATA and WHEEL have."""
     fields: dict[str, Any] = {"metadata_bytes": raw}
     if wheel is not None:
         with faults.of("wheel"):

@@ -36,6 +36,7 @@ from torchwheel.pipeline.inputs import (
     Run,
     build_environment,
     kernels_only,
+    newest_glibc,
     own_build_variables,
     torch_requirement,
 )
@@ -154,6 +155,7 @@ def options_of(
         imports=build.imports if ordinary else (),
         own=ordinary,
         settings=build.config_settings if ordinary else {},
+        newest_glibc=newest_glibc(run, variant) or "",
     )
 
 

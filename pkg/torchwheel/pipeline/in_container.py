@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -145,11 +144,6 @@ class Container:
         options = dataclasses.replace(options, volumes=(*options.volumes, *own))
         _give_volumes(self.engine, options.volumes)
         write_text(config, cibw.options_toml(options))
-        if importlib.util.find_spec("cibuildwheel") is None:
-            raise TorchwheelError(
-                "cibuildwheel is not installed here: `pip install cibuildwheel` (Python 3.11 or "
-                "later)"
-            )
         environ = {
             name: value for name, value in os.environ.items() if not name.startswith("CIBW_")
         }

@@ -22,7 +22,7 @@ from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.kernel_artifacts import KernelArtifact, digests
 from torchwheel.pipeline.sources import trial_of
 from torchwheel.smoke.testing import Trial
-from torchwheel.toolkit.torch_files import torch_file
+from torchwheel.toolkit.torch_files import TorchFile, torch_file
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime.arch.lists import VARIABLES, arch_list, cmake_archs
 from torchwheel_runtime.builder import variables
@@ -303,17 +303,19 @@ def limits_of(matrix: Matrix, root: Path, abi: Abi, glibc: str | None) -> Limits
 
 
 def torch_requirement(run: Run, variant: Variant) -> str | None:
-    """The file of torch that an ordinary project is built against."""
+    """The requirement on the torch that an ordinary project is built against."""
     if not variant.ordinary:
         return None
-    python = python_of(run.matrix, variant)
+    return torch_of(run.matrix, variant, run.cache, run.progress).requirement
+
+
+def torch_of(matrix: Matrix, variant: Variant, cache: Path, progress: Progress) -> TorchFile:
+    """The file of torch that an ordinary project is built against."""
+    python = python_of(matrix, variant)
     rocm = (
         variant.toolkit.version if variant.toolkit and variant.toolkit.backend == "rocm" else None
     )
-    file = torch_file(
-        variant.torch_release, python, variant.platform, run.cache, run.progress, rocm=rocm
-    )
-    return file.requirement
+    return torch_file(variant.torch_release, python, variant.platform, cache, progress, rocm=rocm)
 
 
 def own_inputs(run: Run, variant: Variant) -> str:

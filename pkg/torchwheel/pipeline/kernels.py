@@ -57,9 +57,9 @@ def kernels(request: KernelsRequest, progress: Progress) -> str:
         linking = [variant for build in builds for variant in build.variants]
         matrix = with_archs(matrix, linking, request.archs)
         builds = select_kernels(matrix, request.toolkits)
-    engine = engine_for(request, matrix)
+    compiled = [variant for build in builds for variant in compiled_variants(matrix, build)]
+    engine = engine_for(request, matrix, compiled, progress)
     request = dataclasses.replace(request, twice=request.twice and can_build_twice(matrix))
-    compiled = [variant for build in builds for variant in build.variants]
     out = Path(os.path.realpath(request.out))
     out.mkdir(parents=True, exist_ok=True)
     run = open_run(request, matrix, out, engine, progress)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.compilers.compiler_cache import own_server
-from torchwheel.image.engine import Engine, find_engine, reap_containers
+from torchwheel.image.engine import Engine, reap_containers
 from torchwheel.index.front import pip_command
 from torchwheel.index.groups import groups_of
 from torchwheel.index.listing import all_groups
@@ -20,6 +20,7 @@ from torchwheel.matrix.rules import findings
 from torchwheel.matrix.sections import Matrix, ToolkitSection
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline import build_records
+from torchwheel.pipeline.before_images import ready_engine
 from torchwheel.pipeline.build_records import BuildCall, BuildRecord, WheelsRequest
 from torchwheel.pipeline.bundled import build_bundled
 from torchwheel.pipeline.frontend import find_launcher
@@ -58,7 +59,7 @@ def wheels(request: WheelsRequest, progress: Progress) -> tuple[str, int]:
     if request.archs:
         matrix = with_archs(matrix, variants, request.archs)
         variants = select(matrix, names)
-    engine = engine_for(request, matrix)
+    engine = engine_for(request, matrix, variants, progress, ("cibuildwheel",))
     for variant in variants:
         if reason := container_reason(variant, engine):
             raise UsageError(
@@ -119,10 +120,20 @@ def _build_all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str
     return "\n\n".join(parts), int(bool(failed))
 
 
-def engine_for(request: BuildCall, matrix: Matrix) -> Engine | None:
-    """What runs the containers of a call; None to build on this machine."""
+def engine_for(
+    request: BuildCall,
+    matrix: Matrix,
+    variants: Sequence[Variant],
+    progress: Progress,
+    modules: Sequence[str] = (),
+) -> Engine | None:
+    """What runs the containers of a call, ready for its variants; None to build on this machine."""
     # The torch and the toolkit of an ordinary project's own build are in a container alone.
-    return find_engine() if request.container or matrix.abis.ordinary else None
+    if not request.container and matrix.abis.ordinary is None:
+        return None
+    builds = [build for variant in variants for build in variant.builds]
+    root = request.matrix.resolve().parent
+    return ready_engine(matrix, builds, root, cache_folder(), progress, modules)
 
 
 def open_run(

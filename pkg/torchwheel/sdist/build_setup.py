@@ -18,12 +18,17 @@ from torchwheel.smoke import trial_environment
 from torchwheel.smoke.testing import EnvironmentTorch
 from torchwheel.smoke.trial_environment import Environment
 from torchwheel_runtime.arch.lists import NamedArchs, arch_list, choose_archs
-from torchwheel_runtime.arch.releases import ToolkitRelease, torch_releases
+from torchwheel_runtime.arch.releases import ToolkitRelease, cxx_standard, torch_releases
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.pip import pip_install
-from torchwheel_runtime.toolkit.host import HostCompiler
+from torchwheel_runtime.toolkit.host import HostCompiler, check_bounds, host_compiler
 from torchwheel_runtime.toolkit.lock import locked_releases
-from torchwheel_runtime.validate.torch_rules import describe_torch, host_bounds, toolkit_mismatch
+from torchwheel_runtime.validate.torch_rules import (
+    cxx_bounds,
+    describe_torch,
+    host_bounds,
+    toolkit_mismatch,
+)
 from torchwheel_runtime.versions import minor_version, version_numbers
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -128,6 +133,15 @@ def torch_requirement(request: SdistRequest) -> tuple[str, tuple[str, ...]]:
     if request.cpu and "+" not in release:
         return f"torch=={release}+cpu", (f"--extra-index-url={CPU_INDEX}",)
     return f"torch=={release}", ()
+
+
+def host_for(request: SdistRequest) -> HostCompiler:
+    """The C++ compiler, which has the C++ of torch's headers: asked before torch is downloaded."""
+    host, minor = host_compiler(), minor_version(request.torch or newest_torch())
+    standard = cxx_standard(minor)
+    if able := cxx_bounds(standard):
+        check_bounds(host, able, f"torch {minor}, whose headers are C++{standard},")
+    return host
 
 
 def install_beside_torch(

@@ -43,6 +43,7 @@ from torchwheel.sdist.build_folder import (
 )
 from torchwheel.sdist.build_setup import (
     PLATFORM,
+    host_for,
     install_beside_torch,
     sdist_environment,
     sdist_variant,
@@ -72,7 +73,6 @@ from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.shards import Shard
-from torchwheel_runtime.toolkit.host import host_compiler
 
 _OWN_CACHE_SIZE, _COPIES = "5G", "source"
 _WHOLE = Shard()
@@ -116,6 +116,7 @@ class ConfinedBuild:
         self._source = copy_source(request.source.resolve(), folder / _COPIES)
         own = read_settings(self._source)
         self.request = request = own.complete(request)
+        self.host = host_for(request)
         with self.clock.step("torch"):
             pinned, options = torch_requirement(request)
             # With pytest it is the environment that smoke tests with this torch use, too.
@@ -135,7 +136,7 @@ class ConfinedBuild:
             lines.append(own.check_archs(toolkit.release, archs))
         for line in filter(None, lines):
             progress.say(line)
-        self.variant, self.host = sdist_variant(self.torch, toolkit), host_compiler()
+        self.variant = sdist_variant(self.torch, toolkit)
         if toolkit:
             with self.clock.step("toolkit"):
                 root = provide(toolkit, toolkit.archs, PLATFORM, self.host, cache, progress)

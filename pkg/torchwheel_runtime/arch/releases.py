@@ -86,10 +86,19 @@ class TorchFacts:
     """The release of CUDA that PyPI's build for Linux has."""
     old_strings: bool = False
     """Whether PyPI's build has libstdc++'s strings of before GCC 5."""
+    cxx: int = 17
+    """The C++ standard that its headers need, e.g. 20; those of the stable ABI need 17."""
 
     def majors(self, backend: Backend) -> tuple[int, ...]:
         """The major releases; the minors of a major are compatible with each other."""
         return tuple(sorted({version_numbers(version)[0] for version in self.toolkits[backend]}))
+
+
+def cxx_standard(minor: str | None) -> int:
+    """The C++ standard that a torch's headers need: one that is not known needs the newest's."""
+    known = torch_releases()
+    newest = list(known.values())[-1]
+    return known.get(minor, newest).cxx if minor else TorchFacts.cxx
 
 
 @functools.cache
@@ -101,6 +110,7 @@ def torch_releases() -> Mapping[str, TorchFacts]:
             pythons=tuple(facts["pythons"]),
             pypi=facts["pypi"],
             old_strings=facts.get("old_strings", False),
+            cxx=facts.get("cxx", TorchFacts.cxx),
         )
         for minor, facts in data.read("torch_releases.json").items()
         if minor != "comment"

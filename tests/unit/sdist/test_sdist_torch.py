@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from programmaker import program
 from torchwheel.cli import main
 from torchwheel.matrix.sections import HostCompilerBounds as HostBounds
 from torchwheel.matrix.sections import Toolkit
 from torchwheel.pipeline.inputs import claims_of
 from torchwheel.sdist.build_setup import (
     PYTHON,
+    host_for,
     newest_torch,
     sdist_environment,
     sdist_variant,
@@ -24,7 +26,7 @@ from torchwheel.sdist.request import SdistRequest, check_request, parse_allowed
 from torchwheel.smoke.testing import EnvironmentTorch
 from torchwheel.smoke.trial_environment import Environment
 from torchwheel_runtime.arch.model import Arch, parse
-from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.toolkit.host import HostCompiler
 
 
@@ -271,3 +273,30 @@ def test_without_cuda_a_cpu_torch_is_installed(tmp_path, torch, cpu, pinned):
     requirement, options = torch_requirement(request)
     assert requirement == pinned
     assert bool(options) == (cpu and "+" not in torch)
+
+
+@pytest.mark.parametrize(
+    ("torch", "gcc", "taken"),
+    [
+        ("2.13.0", "10.2", True),
+        ("2.14.1", "10.2", False),
+        ("2.14.1", "11.4", True),
+        ("2.99.0", "10.2", False),  # of tomorrow: as the newest that is known
+        (None, "10.2", False),
+    ],
+)
+def test_the_compiler_has_the_cxx_of_torchs_headers(tmp_path, monkeypatch, torch, gcc, taken):
+    """It is asked before torch is downloaded."""
+    major, minor = gcc.split(".")
+    lines = [f"echo '#define __GNUC{name}__ {n}'" for name, n in (("", major), ("_MINOR", minor))]
+    program(tmp_path / "g++", "; ".join([*lines, "echo '#define __GNUC_PATCHLEVEL__ 0'"]))
+    monkeypatch.setenv("CXX", str(tmp_path / "g++"))
+    request = SdistRequest(tmp_path, tmp_path, torch=torch)
+    if taken:
+        assert host_for(request).version == f"{gcc}.0"
+        return
+    with pytest.raises(
+        TorchwheelError,
+        match=r"g\+\+ is gcc 10\.2\.0; torch 2\.\d+, whose headers are C\+\+20, takes gcc >=11",
+    ):
+        host_for(request)
