@@ -8,9 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from auditwheel.error import NonPlatformWheelError
-from auditwheel.wheel_abi import analyze_wheel_abi, get_wheel_elfdata
-
 from torchwheel.data import read
 from torchwheel_runtime.claims import Claims, LibraryNeeds, Part
 from torchwheel_runtime.inspect.elf import Library
@@ -102,6 +99,10 @@ def audit(wheel: Path, exclude: frozenset[str], libraries: tuple[Library, ...]) 
     """Ask auditwheel; torch provides the libraries in `exclude`, so the system need not."""
     if not libraries:
         return Audit(None)
+    # It is of the extra `pipeline`, and `torchwheel inspect` shares the table of gates.
+    from auditwheel.error import NonPlatformWheelError  # noqa: PLC0415
+    from auditwheel.wheel_abi import analyze_wheel_abi, get_wheel_elfdata  # noqa: PLC0415
+
     # auditwheel caches its answer by path, and a rebuilt wheel has the same path.
     get_wheel_elfdata.cache_clear()
     try:
