@@ -96,7 +96,14 @@ class Audit:
 
 
 def audit(wheel: Path, exclude: frozenset[str], libraries: tuple[Library, ...]) -> Audit:
-    """Ask auditwheel; torch provides the libraries in `exclude`, so the system need not."""
+    """Ask auditwheel; torch provides the libraries in `exclude`, so the system need not.
+
+    Raises:
+        ModuleNotFoundError: torchwheel[pipeline] is not installed; `inspect` does without.
+    """
+    from auditwheel.error import NonPlatformWheelError  # noqa: PLC0415
+    from auditwheel.wheel_abi import analyze_wheel_abi, get_wheel_elfdata  # noqa: PLC0415
+
     if not libraries:
         return Audit(None)
     # It is of the extra `pipeline`, and `torchwheel inspect` shares the table of gates.
