@@ -106,10 +106,6 @@ def audit(wheel: Path, exclude: frozenset[str], libraries: tuple[Library, ...]) 
 
     if not libraries:
         return Audit(None)
-    # It is of the extra `pipeline`, and `torchwheel inspect` shares the table of gates.
-    from auditwheel.error import NonPlatformWheelError  # noqa: PLC0415
-    from auditwheel.wheel_abi import analyze_wheel_abi, get_wheel_elfdata  # noqa: PLC0415
-
     # auditwheel caches its answer by path, and a rebuilt wheel has the same path.
     get_wheel_elfdata.cache_clear()
     try:

@@ -31,9 +31,6 @@ from torchwheel_runtime.errors import TorchwheelError
 )
 def check(options: argparse.Namespace) -> int:
     """Print the gates of each wheel."""
-    # A gate asks it: that the extra is missing is said before a wheel is read.
-    import auditwheel.wheel_abi  # noqa: F401
-
     from torchwheel.check.gates import check_wheels
 
     return check_wheels(
