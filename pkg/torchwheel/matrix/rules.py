@@ -229,6 +229,23 @@ def toolkits_possible(matrix: Matrix) -> Iterator[Fault]:
         yield from _archs(path, toolkit, known[toolkit.version])
 
 
+def archs_read_by_torch(matrix: Matrix) -> Iterator[Fault]:
+    """Where torch's BuildExtension reads the archs, each torch that is built for takes them."""
+    if matrix.abis.ordinary is None or matrix.own_build.archs_by != "environment":
+        return
+    for name, toolkit in matrix.toolkits.items():
+        known = [one for one in aten_releases(matrix, name) if one in torch_releases()]
+        for i, arch in enumerate(toolkit.archs):
+            refusing = [one for one in known if not torch_releases()[one].takes(arch)]
+            if refusing:
+                yield (
+                    ("toolkits", name, "archs", i),
+                    f'"{arch}" is refused by the BuildExtension of torch {join_names(refusing)}; '
+                    "take it out, or, where the project's own flags or CMake name the archs, write "
+                    "build.archs_by: declared",
+                )
+
+
 def _packages(path: KeyPath, toolkit: ToolkitSection, matrix: Matrix) -> Iterator[Fault]:
     """Exactly the sources that are container images have packages."""
     contained = toolkit.source in ("distribution", "vendor")
@@ -366,6 +383,7 @@ RULES: tuple[MatrixRule, ...] = (
     smoke_declared,
     abis_declared,
     toolkits_possible,
+    archs_read_by_torch,
     torches_known,
     pairs_possible,
     universal_possible,

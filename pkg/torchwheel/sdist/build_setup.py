@@ -9,14 +9,14 @@ from typing import cast
 
 import ninja
 
-from torchwheel.matrix.sections import HostCompilerBounds, Toolkit, WheelPlatform
+from torchwheel.matrix.sections import ArchsBy, HostCompilerBounds, Toolkit, WheelPlatform
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.pipeline.inputs import own_build_variables
 from torchwheel.sdist.request import SdistRequest
 from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.testing import EnvironmentTorch
-from torchwheel_runtime.arch.lists import NamedArchs, arch_list, choose_archs
+from torchwheel_runtime.arch.lists import LeftOut, NamedArchs, arch_list, choose_archs
 from torchwheel_runtime.arch.releases import ToolkitRelease, torch_releases
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.pip import pip_install
@@ -61,6 +61,8 @@ def toolkit_for(
     archs: str | None,
     say: Callable[[str], None],
     environ: Mapping[str, str] = os.environ,
+    *,
+    archs_by: ArchsBy = "environment",
 ) -> Toolkit:
     """The toolkit to build with, and the archs that it compiles for.
 
@@ -71,6 +73,10 @@ def toolkit_for(
             code, so that the wheel runs on the same GPUs as torch.
         say: is called with each arch that is left out.
         environ: the variables of this process.
+        archs_by: "environment" where torch's BuildExtension reads the archs.
+
+    Raises:
+        UsageError: nothing is left to compile for, or torch and the toolkit do not fit.
     """
     if torch.cuda is None:
         raise UsageError(
@@ -87,14 +93,23 @@ def toolkit_for(
         argument=NamedArchs(archs, "--archs") if archs else None,
         default=NamedArchs(arch_list(torch.machine_code), "torch's own archs"),
     )
-    for line in choice.left_out:
+    compiled, left_out = list(choice.archs), list(choice.left_out)
+    facts = torch_releases().get(torch.minor)
+    if facts and archs_by == "environment":
+        compiled = [arch for arch in compiled if facts.takes(arch)]
+        why = f"the BuildExtension of torch {torch.minor} refuses it; see --archs-by declared"
+        left_out += [LeftOut(arch, why) for arch in choice.archs if arch not in compiled]
+    if not compiled:
+        reasons = "; ".join(map(str, left_out))
+        raise UsageError(f"{choice.source}: nothing to compile for: {reasons}")
+    for line in left_out:
         say(f"left out: {line}")
     return Toolkit(
         name=release.name,
         backend="cuda",
         version=version,
         abis=("aten",),
-        archs=choice.archs,
+        archs=tuple(compiled),
         source="pypi" if version in locked_releases() else "system",
         # An unknown release has no bounds: nvcc itself accepts or refuses the compiler.
         host_compiler=HostCompilerBounds(**(host_bounds(version) or {"gcc": "", "clang": ""})),

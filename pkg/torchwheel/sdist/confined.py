@@ -104,7 +104,13 @@ class ConfinedBuild:
             self.torch = import_torch(self._env, folder)
         toolkit, root = None, None
         if not request.cpu:
-            toolkit = toolkit_for(self.torch, request.toolkit, request.archs, progress.say)
+            toolkit = toolkit_for(
+                self.torch,
+                request.toolkit,
+                request.archs,
+                progress.say,
+                archs_by=request.archs_by,
+            )
         self.variant, self.host = sdist_variant(self.torch, toolkit), host_compiler()
         if toolkit:
             with self.clock.step("toolkit"):
