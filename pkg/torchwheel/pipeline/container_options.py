@@ -10,6 +10,7 @@ from typing import Literal
 from torchwheel.image.build import BuiltImage, describe_image
 from torchwheel.image.engine import Engine, Volume, find_engine
 from torchwheel.image.recipes import image_of, is_cross, python_of
+from torchwheel.inspect.project_scripts import why_empty
 from torchwheel.matrix.load import load
 from torchwheel.matrix.sections import Matrix, Toolkit
 from torchwheel.matrix.variants import Variant, select
@@ -247,6 +248,7 @@ def plan_of(run: Run, variant: Variant, shard: Shard | None = None) -> OwnBuildP
         python=ordinary.python if ordinary else "each",
         work="shard" if shard else linked,
         shard=str(shard or Shard()),
+        why_empty=why_empty(run.source),
     )
 
 

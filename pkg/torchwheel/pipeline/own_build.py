@@ -22,7 +22,7 @@ from torchwheel.inspect.wheel import open_wheel
 from torchwheel.pipeline.inside import CACHE_USE, DIVIDED, PLAN
 from torchwheel.smoke import probe_source
 from torchwheel.smoke.testing import EnvironmentTorch
-from torchwheel.steps import gpu_compiler, own_ninja
+from torchwheel.steps import gpu_compiler, own_ninja, pretended_gpu
 from torchwheel.steps.compiler_cache import wait_for_writes
 from torchwheel.toolkit.toolkit_home import (
     assemble_cuda_home,
@@ -85,6 +85,7 @@ class OwnBuildPlan:
         work: "plan" to list its steps, "shard" to compile a part of them, "link" to link what
             other jobs compiled; empty for a build as a whole.
         shard: the part, e.g. "2/3".
+        why_empty: why the build may have compiled no kernel, as its scripts tell.
     """
 
     torch: str
@@ -99,6 +100,7 @@ class OwnBuildPlan:
     python: str
     work: Literal["", "plan", "shard", "link"] = ""
     shard: str = "1/1"
+    why_empty: str = ""
 
 
 def dump_plan(plan: OwnBuildPlan) -> str:
@@ -132,6 +134,7 @@ def prepare(variant: Path, project: Path) -> None:
         replace_ninja(plan, PLACES, Path(real), variant / DIVIDED, keep=True)
     facts = _python(["-c", probe_source(), "--torch"], "importing torch")
     write_text(variant / TORCH_FACTS, last_line(facts) + "\n")
+    pretended_gpu.install(PLACES.environment)
 
 
 def make_compilers(
@@ -264,12 +267,10 @@ def claims_of_built(wheel: Path, claims: Claims, variant: Path) -> Claims:
     """The claims of a built wheel: it borrows the libraries that its torch has loaded."""
     facts = read_json(variant / TORCH_FACTS, EnvironmentTorch)
     plan = read_json(variant / PLAN, OwnBuildPlan)
+    nothing = f": {plan.why_empty}; set in build.environment what turns kernels on"
+    borrowing = borrowing_claims(wheel, claims, facts.loaded, nothing)
     require_pythons(wheel.name, plan.python)
-    nothing = (
-        ": setup.py found nothing to compile; name the variable that forces a build in "
-        "build.environment"
-    )
-    return borrowing_claims(wheel, claims, facts.loaded, nothing)
+    return borrowing
 
 
 def borrowing_claims(wheel: Path, claims: Claims, loaded: Iterable[str], nothing: str) -> Claims:

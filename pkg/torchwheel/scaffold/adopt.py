@@ -8,6 +8,7 @@ from typing import Literal
 
 from packaging.version import Version
 
+from torchwheel.inspect.build_script import BuildScript
 from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.load import parse
 from torchwheel.matrix.variants import python_tag
@@ -145,10 +146,10 @@ def write_files(folder: Path, planned: Sequence[PlannedFile]) -> None:
 def report(project: ForeignProject, folder: Path, planned: Sequence[PlannedFile]) -> str:
     """What was read of a project, what a person must look up, and what was done to each file."""
     declared, script = project.declared, project.script
-    decides = "the project sets them" if script.own_archs else "TORCH_CUDA_ARCH_LIST decides"
-    archs = " ".join(str(one) for one in script.archs) or f"none; {decides}"
-    forced = [f"{one.name}={one.on} ({one.place})" for one in script.variables if one.forces]
-    others = [str(one) for one in script.variables if not one.forces]
+    archs = " ".join(str(one) for one in script.archs) or f"none; {_who_decides(script)}"
+    set_here = [f"{one.name}={one.on} ({one.place})" for one in script.variables if one.is_set]
+    others = [str(one) for one in script.variables if not one.is_set]
+    asked = [f"{one}: {one.answer or 'nobody answers'}" for one in script.questions]
     rows = (
         ("project", f"{declared.name}, built by {declared.backend}"),
         (
@@ -157,9 +158,9 @@ def report(project: ForeignProject, folder: Path, planned: Sequence[PlannedFile]
             or "none spelled out",
         ),
         ("archs", f"hard-coded: {archs}"),
-        ("build variables", join_names(forced) or "none"),
+        ("variables set", join_names(set_here) or "none is known to turn kernels on"),
         ("other variables", join_names(others) or "none"),
-        ("GPU questions", join_names(map(str, script.questions)) or "none"),
+        ("GPU questions", join_names(asked) or "none"),
         ("wheel", str(declared.tag)),
         ("packages", " ".join(project.imports) or "none found: fill in build.imports"),
         ("tests", project.tests or "none found: the wheel is tried by its imports"),
@@ -168,7 +169,7 @@ def report(project: ForeignProject, folder: Path, planned: Sequence[PlannedFile]
     lines = [f"{name:<16} {escape(value)}" for name, value in rows]
     if not project.cuda:
         lines.append(f"{'CUDA':<16} no CUDA source was found; is this an extension for GPUs?")
-    if project.cmake:
+    if script.cmake:
         lines.append(
             f"{'CMake':<16} compiles it, for the archs of CUDAARCHS and TORCH_CUDA_ARCH_LIST; "
             "build.shards cannot divide that"
@@ -186,7 +187,7 @@ def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
         wheel: the name of the run-time half's wheel, which it carries.
     """
     archs, archs_by = _archs(project)
-    declared, variables = project.declared, project.script.variables
+    declared, script = project.declared, project.script
     python = declared.tag.python
     minors = _torch_minors(project)
     values = {
@@ -200,10 +201,12 @@ def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
         "toolkits": f"[{ToolkitRelease('cuda', CUDA).name}]",
         "archs": _yaml(archs),
         "archs_by": archs_by,
-        "divisible": not project.cmake,
+        "divisible": not script.cmake,
         "requires": _yaml(project.build_requires),
-        "environment": _yaml({one.name: one.on for one in variables if one.forces}),
-        "switches": [str(one) for one in variables if not one.forces and one.name.isidentifier()],
+        "environment": _yaml(_environment(script)),
+        "switches": [
+            str(one) for one in script.variables if not one.is_set and one.name.isidentifier()
+        ],
         "imports": _yaml(project.imports),
         "tests": _yaml(project.tests) if project.tests else None,
         "test_requires": _yaml(("pytest", *project.test_requires)),
@@ -220,6 +223,22 @@ def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
             f"{declared.name}: expected what a matrix can say, found: {first}; nothing was written"
         ) from error
     return text
+
+
+def _environment(script: BuildScript) -> dict[str, str]:
+    """The variables that turn a project's kernels on; options of CMake are in CMAKE_ARGS."""
+    found = [one for one in script.variables if one.is_set]
+    options = [f"-D{one.name}={one.on}" for one in found if one.given == "CMake"]
+    variables = {one.name: one.on for one in found if one.given == "environment"}
+    return variables | ({"CMAKE_ARGS": " ".join(options)} if options else {})
+
+
+def _who_decides(script: BuildScript) -> str:
+    """Who decides on the archs of a project that hard-codes none."""
+    if script.own_archs:
+        return "the project sets them"
+    names = join_names(str(one) for one in script.variables if one.names_archs)
+    return f"TORCH_CUDA_ARCH_LIST decides{f', or {names}' if names else ''}"
 
 
 def _yaml(value: object) -> str:

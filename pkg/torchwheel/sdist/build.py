@@ -108,7 +108,7 @@ def build_sdist(
             cluster = cluster_use(request.on, request.launcher, confined.environ)
         progress.step(f"gates and import of {wheel.name}")
         with clock.step("proof"), keep_rejected(wheel, request.dist):
-            gates = check_gates(wheel, request.limits)
+            gates = check_gates(wheel, request.limits, confined.source)
             facts = read_wheel(wheel)
             tried = confined.smoke(facts)
         variant, host = confined.variant, confined.host

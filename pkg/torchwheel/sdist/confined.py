@@ -14,6 +14,7 @@ import ninja
 
 import torchwheel
 import torchwheel_runtime
+from torchwheel.inspect.project_scripts import why_empty
 from torchwheel.inspect.sdist import unpack
 from torchwheel.inspect.wheel import Wheel
 from torchwheel.pipeline.frontend import build_wheel, compile_step
@@ -50,7 +51,7 @@ from torchwheel.smoke import environment
 from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.results import RunFacts
 from torchwheel.smoke.testing import import_names, import_torch, run_probe
-from torchwheel.steps import own_ninja
+from torchwheel.steps import own_ninja, pretended_gpu
 from torchwheel.steps.compiler_cache import ENDLESS, CompilerCache, folder_cache, own_server
 from torchwheel.steps.graph import StepRecord, check_steps
 from torchwheel.toolkit.provide import provide
@@ -78,6 +79,7 @@ class ConfinedBuild:
         jobs: compilers that may run side by side.
         environ: the variables that configure setup.py.
         sandbox: what holds the project's code; None if it runs with the user's rights.
+        source: the project's sources; their copy, once they are built.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class ConfinedBuild:
         """
         self.request, self.clock = request, Clock()
         self._folder, self._cache, self._progress = folder, cache, progress
+        self.source = request.source
         with self.clock.step("torch"):
             pinned, options = torch_requirement(request)
             # With pytest it is the environment that smoke tests with this torch use, too.
@@ -102,6 +105,8 @@ class ConfinedBuild:
             self._env = environment.layered_environment(self._base, folder / "env")
             share_torch(self._base, folder / "packages", self._env)
             self.torch = import_torch(self._env, folder)
+            if not request.cpu:
+                pretended_gpu.install(self._env.site)
         toolkit, root = None, None
         if not request.cpu:
             toolkit = toolkit_for(
@@ -164,6 +169,8 @@ class ConfinedBuild:
             if lists:
                 check_steps([r.name for r in self._records()], lists[0].steps, "--from-shards: ")
             nothing = ", so it serves every torch: nothing is to be built"
+            if self.variant.toolkit:
+                nothing = f": {why_empty(self.source)}; set what turns kernels on by --env"
             # It borrows the libraries that this torch has loaded.
             return borrowing_claims(wheel, claims_of(self.variant), self.torch.loaded, nothing)
 
@@ -218,7 +225,7 @@ class ConfinedBuild:
 
     def _build_into(self, out: Path, plan: OwnBuildPlan, lists: Sequence[ShardList] = ()) -> Path:
         """Build the project's wheel by its own build; returns it."""
-        source = self._copy_source()
+        source = self.source = self._copy_source()
         write = [source, out]
         if plan.work:
             self._steps.mkdir()
