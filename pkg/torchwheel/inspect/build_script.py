@@ -158,6 +158,7 @@ class BuildScript:
         loads: files of the project that it would import or run, where they exist.
         cmake: whether CMake compiles it.
         ninja: False if setup.py does without.
+        stable: the oldest torch whose stable ABI it keeps to, by TORCH_TARGET_VERSION.
         todo: what a person must look up.
     """
 
@@ -172,6 +173,7 @@ class BuildScript:
     loads: tuple[str, ...] = ()
     cmake: bool = False
     ninja: bool = True
+    stable: Mention | None = None
     todo: tuple[str, ...] = ()
 
     @property
@@ -198,8 +200,18 @@ def merge(first: BuildScript, others: Iterable[BuildScript]) -> BuildScript:
         modules=tuple(sorted({one for script in scripts for one in script.modules})),
         cmake=any(script.cmake for script in scripts),
         ninja=all(script.ninja for script in scripts),
+        stable=next((script.stable for script in scripts if script.stable), None),
         todo=tuple(dict.fromkeys(one for script in scripts for one in script.todo)),
     )
+
+
+_TARGET = re.compile(r"TORCH_TARGET_VERSION\W{1,9}0x([0-9a-f]{2})([0-9a-f]{2})0{12}", re.I)
+
+
+def stable_target(text: str) -> str | None:
+    """The torch minor that a flag names: "2.10" for -DTORCH_TARGET_VERSION=0x020a000000000000."""
+    found = _TARGET.search(text)
+    return f"{int(found[1], 16)}.{int(found[2], 16)}" if found else None
 
 
 def archs_in(text: str) -> Iterator[CudaArch]:

@@ -15,8 +15,10 @@ from torchwheel.inspect.build_script import (
     SETUP,
     BuildScript,
     BuildVariable,
+    Mention,
     Question,
     merge,
+    stable_target,
 )
 from torchwheel.inspect.setup_search import search_setup
 from torchwheel.project_links import own_paths
@@ -186,6 +188,7 @@ def _search_cmake(folder: Path, name: str, *, options: bool) -> BuildScript:
             ),
         ),
         questions=tuple(Question(one[1], place(one)) for one in QUESTION.finditer(text)),
+        stable=Mention(minor, name) if (minor := stable_target(text)) else None,
         todo=tuple(
             f"{place(one)}: sets {one[1]}; nvcc gets the matrix's archs instead" for one in archs
         ),

@@ -15,8 +15,10 @@ from torchwheel.inspect.build_script import (
     SETUP,
     BuildScript,
     DeclaredExtension,
+    Mention,
     archs_in,
     each_once,
+    stable_target,
 )
 from torchwheel.inspect.setup_switches import SwitchSearch, called_name, dotted_name, text_of
 from torchwheel_runtime.arch.model import CudaArch
@@ -87,6 +89,7 @@ class _Search(SwitchSearch):
             loads=tuple(dict.fromkeys(self._loads())),
             cmake=any(text_of(one) == "cmake" for one in self.nodes),
             ninja=not any(one.arg == "use_ninja" and _is_off(one.value) for one in keywords),
+            stable=next(self._stable(), None),
             todo=tuple(dict.fromkeys(text for _, text in sorted(self.todo, key=lambda o: o[0]))),
         )
 
@@ -106,6 +109,14 @@ class _Search(SwitchSearch):
             except (ValueError, TypeError):
                 code[one.arg] = self.place(one.value)
         return values, code
+
+    def _stable(self) -> Iterator[Mention]:
+        """The torch of each definition of TORCH_TARGET_VERSION, as a flag or as a pair."""
+        for node in self.nodes:
+            parts = node.elts if isinstance(node, ast.Tuple) else [node]
+            texts = [str(one.value) for one in parts if isinstance(one, ast.Constant)]
+            if minor := stable_target("=".join(texts)):
+                yield Mention(minor, self.place(node))
 
     def _extensions(self) -> Iterator[DeclaredExtension]:
         called = {id(one.func) for one in self.calls}

@@ -285,6 +285,19 @@ def torches_known(matrix: Matrix) -> Iterator[Fault]:
         floor = getattr(matrix.abis, abi)
         if floor and floor.torch not in torch_releases():
             yield ("abis", abi, "torch"), _unknown_torch(floor.torch)
+    oldest = matrix.abis.ordinary.stable if matrix.abis.ordinary else None
+    if oldest is None:
+        return
+    if oldest not in torch_releases():
+        yield ("abis", "ordinary", "stable"), _unknown_torch(oldest)
+        return
+    for minor in matrix.torch:
+        if version_numbers(minor) < version_numbers(oldest):
+            yield (
+                ("torch", minor),
+                f"is older than {oldest}, whose stable ABI the project keeps to (abis.ordinary); "
+                "take it out",
+            )
 
 
 def pairs_possible(matrix: Matrix) -> Iterator[Fault]:

@@ -196,7 +196,8 @@ def _own_build_environment(run: Run, toolkit: Toolkit, forwarded: Sequence[str])
 
 def requirements_to_try(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
     """The requirements of the packages that a variant's wheel is tried with, torch first."""
-    of_torch = f"=={matrix.smoke.torch}" if variant.abi == "stable" else variant.torch_range
+    stable = f"=={variant.built_with}.*" if variant.ordinary else f"=={matrix.smoke.torch}"
+    of_torch = stable if variant.abi == "stable" else variant.torch_range
     return (f"torch{of_torch}", *matrix.smoke.requires)
 
 

@@ -311,7 +311,7 @@ def torch_requirement(run: Run, variant: Variant) -> str | None:
         variant.toolkit.version if variant.toolkit and variant.toolkit.backend == "rocm" else None
     )
     file = torch_file(
-        variant.torch_release, python, variant.platform, run.cache, run.progress, rocm=rocm
+        variant.built_with, python, variant.platform, run.cache, run.progress, rocm=rocm
     )
     return file.requirement
 

@@ -36,7 +36,7 @@ from torchwheel_runtime.builder.environment import SYSROOT, sysroot_flags
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, program_error
 from torchwheel_runtime.files import write_text
-from torchwheel_runtime.inspect.elf import read_library
+from torchwheel_runtime.inspect.elf import Library, read_library
 from torchwheel_runtime.json_files import last_line, parse_json, read_json
 from torchwheel_runtime.pip import checked_requirements
 from torchwheel_runtime.shards import parse_shard
@@ -279,14 +279,19 @@ def borrowing_claims(wheel: Path, claims: Claims, loaded: Iterable[str], nothing
     It borrows those of the libraries `loaded` by its torch that it needs. `nothing` says why a
     wheel without a library is an error.
     """
-    with open_wheel(wheel) as opened, opened.extract() as files:
-        libraries = [read_library(path, member) for member, path in files.items()]
+    libraries = libraries_of(wheel)
     if not libraries:
         raise TorchwheelError(f"{wheel.name}: no library in it{nothing}")
     needed = {name for library in libraries for name in library.needed}
     borrowed = tuple(sorted(name for name in needed & {*loaded} if may_borrow(name, claims)))
     local = parse_wheel_filename(wheel.name)[1].local
     return dataclasses.replace(claims, project_local=local, borrowed=borrowed)
+
+
+def libraries_of(wheel: Path) -> Sequence[Library]:
+    """The libraries in a wheel."""
+    with open_wheel(wheel) as opened, opened.extract() as files:
+        return [read_library(path, member) for member, path in files.items()]
 
 
 _TAGS = {"each": r"cp3\d+-cp3\d+", "abi3": r"cp3\d+-abi3", "any": r"py3-none"}

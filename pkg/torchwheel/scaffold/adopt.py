@@ -162,6 +162,7 @@ def report(project: ForeignProject, folder: Path, planned: Sequence[PlannedFile]
         ("other variables", join_names(others) or "none"),
         ("GPU questions", join_names(asked) or "none"),
         ("wheel", str(declared.tag)),
+        ("torch", _served(project)),
         ("packages", " ".join(project.imports) or "none found: fill in build.imports"),
         ("tests", project.tests or "none found: the wheel is tried by its imports"),
         ("requirements", " ".join(project.build_requires) or "as declared"),
@@ -195,7 +196,15 @@ def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
         "project": declared.name,
         "source": _yaml(source),
         "carried": f"{CARRIED}/{wheel}",
-        "python": f"python: {python}" if python != "each" else "",
+        "ordinary": ", ".join(
+            [
+                *([f"python: {python}"] if python != "each" else []),
+                *([f'stable: "{script.stable.name}"'] if script.stable else []),
+            ]
+        ),
+        "serves": f"one for every torch from {script.stable.name} on"
+        if script.stable
+        else "for each torch minor",
         "toolkit": ToolkitRelease("cuda", CUDA).name,
         "cuda": CUDA,
         "toolkits": f"[{ToolkitRelease('cuda', CUDA).name}]",
@@ -267,9 +276,11 @@ def _archs(project: ForeignProject) -> tuple[list[str], str]:
 def _torch_minors(project: ForeignProject) -> dict[str, list[str]]:
     """The newest torch minors that the project wants, each with the Pythons that build wheels.
 
-    Those are the Pythons of both, or the oldest of them where one wheel serves all.
+    For a project that keeps to the stable ABI it is the oldest minor, which serves the later ones.
+    The Pythons are those of both, or the oldest of them where one wheel serves all.
     """
     declared, major = project.declared, version_numbers(CUDA)[0]
+    stable = project.script.stable
     found: dict[str, list[str]] = {}
     for minor, facts in reversed(list(torch_releases().items())):
         pythons = [
@@ -281,7 +292,11 @@ def _torch_minors(project: ForeignProject) -> dict[str, list[str]]:
             and Version(one) >= Version(declared.tag.oldest or "3")
         ]
         fits = declared.torch.contains(f"{minor}.0") or declared.torch.contains(f"{minor}.99")
-        if major in facts.majors("cuda") and pythons and fits and len(found) < _TORCH_MINORS:
+        if stable:
+            built = facts.pypi is not None and version_numbers(facts.pypi)[0] == major
+            fits = fits and built and version_numbers(minor) >= version_numbers(stable.name)
+        enough = not stable and len(found) == _TORCH_MINORS
+        if major in facts.majors("cuda") and pythons and fits and not enough:
             found[minor] = pythons if declared.tag.python == "each" else pythons[:1]
     if not found:
         served = [one for one, facts in torch_releases().items() if major in facts.majors("cuda")]
@@ -292,11 +307,23 @@ def _torch_minors(project: ForeignProject) -> dict[str, list[str]]:
             f"torch{declared.torch} with Python{declared.python}{oldest}; widen what the project "
             "requires"
         )
+    if project.script.stable:
+        # The oldest serves all; the torch that is installed must be of the toolkit's CUDA.
+        found = dict([list(found.items())[-1]])
     return dict(reversed(found.items()))
+
+
+def _served(project: ForeignProject) -> str:
+    """Which torch one wheel serves."""
+    if target := project.script.stable:
+        by = f"TORCH_TARGET_VERSION of {target.place}"
+        return f"one for every torch from {target.name} on, by {by}"
+    return "one for each minor"
 
 
 def _first_variant(project: ForeignProject, minors: Mapping[str, Sequence[str]]) -> str:
     minor, pythons = list(minors.items())[-1]
     usual = _USUAL_PYTHON if _USUAL_PYTHON in pythons else pythons[-1]
     tag = {"each": python_tag(usual), "abi3": "abi3", "any": "py3"}[project.declared.tag.python]
-    return f"{ToolkitRelease('cuda', CUDA).name}-torch{minor}-{tag}"
+    release = "stable" if project.script.stable else f"torch{minor}"
+    return f"{ToolkitRelease('cuda', CUDA).name}-{release}-{tag}"

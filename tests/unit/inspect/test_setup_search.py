@@ -205,6 +205,21 @@ def test_a_question_and_who_answers_it_in_a_build(line, asked, answer):
     assert list(dict.fromkeys(found)) == ([(asked, answer)] if asked else [])
 
 
+@pytest.mark.parametrize(
+    ("line", "torch"),
+    [
+        ("flags = ['-DTORCH_TARGET_VERSION=0x020a000000000000']", "2.10"),
+        ("flags = ['-DTORCH_TARGET_VERSION=0x020B000000000000ULL']", "2.11"),
+        ("macros = [('TORCH_TARGET_VERSION', '0x020b000000000000')]", "2.11"),
+        ("flags = ['-DTORCH_TARGET_VERSION=' + VERSION]", None),
+        ("flags = ['-DPy_LIMITED_API=0x03090000']", None),
+    ],
+)
+def test_the_torch_whose_stable_abi_it_keeps_to(line, torch):
+    found = read(line + "\n").stable
+    assert (found and found.name) == torch
+
+
 def test_a_variable_that_is_read_twice_is_named_once_with_its_default():
     twice = read('if "FORCE_CUDA" in os.environ: pass\nos.getenv("FORCE_CUDA", "OFF")\n')
     (variable,) = twice.variables

@@ -11,6 +11,7 @@ from torchwheel.matrix.kernel_builds import select_kernels
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.render import MatrixPlan, matrix_text
 from torchwheel.matrix.variants import resolve, select
+from torchwheel.pipeline.container_options import requirements_to_try
 from torchwheel.pipeline.wheels import with_archs
 from torchwheel_runtime.errors import UsageError
 
@@ -128,3 +129,26 @@ def test_what_is_left_out_has_defaults():
 )
 def test_the_places_of_sources(text, source):
     assert parse_source(text) == source
+
+
+def test_a_project_of_the_stable_abi_has_one_variant_for_every_torch():
+    text = TEXT.replace("ordinary: {}", 'ordinary: {python: abi3, stable: "2.6"}')
+    assert ids(text) == ["cu124-stable-abi3", "cu130-stable-abi3"]
+    variant = resolve(parse(text, "m"))[1]
+    assert (variant.abi, variant.ordinary, variant.built_with) == ("stable", True, "2.13")
+    assert (variant.local, variant.torch_range) == ("cu130", ">=2.6")
+    assert requirements_to_try(parse(text, "m"), variant)[0] == "torch==2.13.*"
+    each = TEXT.replace("ordinary: {}", 'ordinary: {stable: "2.6"}')
+    assert "cu130-stable-cp312" in ids(each)
+
+
+@pytest.mark.parametrize(
+    ("stable", "line"),
+    [
+        ("2.10", '28: torch["2.6"]: is older than 2.10, whose stable ABI the project keeps to'),
+        ("2.99", "5: abis.ordinary.stable: torch 2.99 is not known; known: 2.6, "),
+    ],
+)
+def test_a_floor_that_cannot_be(stable, line):
+    text = TEXT.replace("ordinary: {}", f'ordinary: {{stable: "{stable}"}}')
+    assert line in lines_of(text)[0]
