@@ -83,7 +83,7 @@ def first_call():
     from torchwheel_runtime.builder import Extension, Operator
     from torchwheel_runtime.claims import Claims, Part
     from torchwheel_runtime.machine.facts import Driver, Torch
-    from torchwheel_runtime.runtime import parts
+    from torchwheel_runtime.runtime import universal
 
     def part(kind, name, **facts):
         file = f"measured/_lib/{kind}/{name}.so"
@@ -99,12 +99,12 @@ def first_call():
         part("front_end", "stable", torch_release="2.6"),
         part("kernels", "cu130", backend="cuda", toolkit_version="13.0", archs=archs),
     )
-    load_library, registered = parts.load_library, Library("measured", "IMPL")
-    parts.load_library = load_and_register
-    parts.installed_claims = lambda _: Claims("universal", "universal", "2.6", parts=libraries)
-    parts.find_torch = lambda: Torch("2.13.0+cu130", "13.0", None, Path(torch.__file__).parent)
-    parts.find_driver = lambda _: Driver("cuda", "580.1", "13.0")
-    parts.visible_gpus = lambda _: VisibleGpus((Gpu(-1, "H100", archs[0]),))
+    load_library, registered = universal.load_library, Library("measured", "IMPL")
+    universal.load_library = load_and_register
+    universal.installed_claims = lambda _: Claims("universal", "universal", "2.6", parts=libraries)
+    universal.find_torch = lambda: Torch("2.13.0+cu130", "13.0", None, Path(torch.__file__).parent)
+    universal.find_driver = lambda _: Driver("cuda", "580.1", "13.0")
+    universal.visible_gpus = lambda _: VisibleGpus((Gpu(-1, "H100", archs[0]),))
     defined = Library("measured", "DEF")
     defined.define("plus(Tensor x) -> Tensor")
     defined.impl("plus", lambda x: x + 1000, "CompositeExplicitAutograd")

@@ -32,7 +32,7 @@ from torchwheel.index.catalogue import (
     SmokeRun,
     catalogue_text,
 )
-from torchwheel.index.contents import utc_time
+from torchwheel.index.listing import utc_time
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline.inputs import claims_of

@@ -24,7 +24,7 @@ from torchwheel_runtime.builder import Extension, Operator
 from torchwheel_runtime.claims import Claims, Part
 from torchwheel_runtime.loadable import LoadableFile, open_loadable
 from torchwheel_runtime.machine.facts import Torch
-from torchwheel_runtime.runtime import build, front_end, parts, prebuilt
+from torchwheel_runtime.runtime import front_end, operator_library, prebuilt, universal
 
 NUMBERS = itertools.count()
 FRONT_END = """
@@ -164,12 +164,12 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch, library: Library) -> 
     here = Torch("2.13.0+cu130", "13.0", None, Path(torch.__file__).parent)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(front_end, "load_library", load_library)
-    monkeypatch.setattr(parts, "find_torch", lambda: here)
-    monkeypatch.setattr(parts, "find_driver", lambda _: Driver("cuda", "580.1", "13.0"))
-    monkeypatch.setattr(parts, "visible_gpus", lambda _: VisibleGpus(tuple(found.gpus)))
-    for module in (parts, prebuilt):
+    monkeypatch.setattr(universal, "find_torch", lambda: here)
+    monkeypatch.setattr(universal, "find_driver", lambda _: Driver("cuda", "580.1", "13.0"))
+    monkeypatch.setattr(universal, "visible_gpus", lambda _: VisibleGpus(tuple(found.gpus)))
+    for module in (universal, prebuilt):
         monkeypatch.setattr(module, "installed_claims", lambda _: claims(found))
-    monkeypatch.setattr(build, "obtain_library", found.obtain)
+    monkeypatch.setattr(operator_library, "obtain_library", found.obtain)
     for variable in ("TORCHWHEEL_MODE", "TORCHWHEEL_LIBRARY", "TORCHWHEEL_IGNORE"):
         monkeypatch.delenv(variable, raising=False)
     return found

@@ -65,6 +65,10 @@ _ERASE = "\r\x1b[K"
 """To the start of the line, and erase it."""
 
 
+SILENCE = 60.0
+"""Seconds without a line after which a log is told that a step still runs."""
+
+
 class Terminal:
     """Shows the running step as a live line on a terminal; prints plain lines otherwise.
 
@@ -80,17 +84,22 @@ class Terminal:
         self._start = time.monotonic()
         self._lock = threading.RLock()
         self._is_drawn = False
+        self._step, self._began, self._spoke = "", self._start, self._start
 
     @contextlib.contextmanager
     def live_line(self) -> Iterator["Terminal"]:
-        """Show the live line while the block runs."""
+        """Show the live line while the block runs; off a terminal, say again what takes minutes."""
         before = sys.stdout, sys.stderr
+        done = threading.Event()
         if self.is_live:
             escape_output()
             _LIVE.append(self)
+        else:
+            threading.Thread(target=self._remind, args=(done,), daemon=True).start()
         try:
             yield self
         finally:
+            done.set()
             if self.is_live:
                 _LIVE.remove(self)
                 self.erase()
@@ -103,17 +112,28 @@ class Terminal:
         with self._lock:
             self.erase()
             self._write(f"{line}\n")
+            self._spoke = time.monotonic()
 
     def step(self, text: str) -> None:
         """Show `text` as the current step."""
         if not self.is_live:
-            self.say(f"  {text}")
+            with self._lock:
+                self._step, self._began = text, time.monotonic()
+                self.say(f"  {text}")
             return
         width = shutil.get_terminal_size().columns
         with self._lock:
             # The cursor stays at the end, so a line that is full would be wrapped.
             self._write(f"{_ERASE}{_one_line(text).expandtabs(8)[: max(1, width - 1)]}")
             self._is_drawn = True
+
+    def _remind(self, done: threading.Event) -> None:
+        """Until `done`, say after each minute of silence which step is at work, and how long."""
+        while not done.wait(SILENCE / 10):
+            with self._lock:
+                now = time.monotonic()
+                if self._step and now - self._spoke >= SILENCE and not done.is_set():
+                    self.say(f"  {self._step}: for {now - self._began:.0f} s now")
 
     def erase(self) -> None:
         """Erase the live line, so that something can be printed in its place."""

@@ -96,7 +96,8 @@ def pip_install(
     packages = list(packages)
     wheels = [str(path.absolute()) for path in packages if isinstance(path, Path)]
     required = [text for text in packages if isinstance(text, str)]
-    arguments = ["install", "--quiet", *options, *wheels, *checked_requirements(required, doing)]
+    # Without --quiet, by which pip leaves out what a conflict is caused by.
+    arguments = ["install", *options, *wheels, *checked_requirements(required, doing)]
     env = None
     if offline:
         arguments += ["--no-index", "--no-cache-dir"]

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from torchwheel.image import recipes
-from torchwheel.image.build import ensure_image
 from torchwheel.image.engine import volume_options
+from torchwheel.image.images import ensure_image
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select

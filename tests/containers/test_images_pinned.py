@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from loopback import serving
-from torchwheel.image.build import describe_image, ensure_image
+from torchwheel.image.images import describe_image, ensure_image
 from torchwheel.image.recipes import BaseImage, Image, read_recipe
 from torchwheel.image.registry import ImagesLock, Registry, push_image, write_lock
 from torchwheel_runtime.console import Quiet

@@ -24,6 +24,47 @@ EXISTING = Path(__file__).parents[1] / "integration" / "existing"
 FOREIGN = Path(__file__).parent / "foreign"
 OPT_IN = "TORCHWHEEL_TEST_FOREIGN"
 VARIANT = "cu130-torch2.13-cp311"
+ROOT = Path(__file__).parents[2]
+OF_MATRIX = [
+    minor for minor, facts in load(ROOT / "matrix.yaml").torch.items() if "cu130" in facts.toolkits
+]
+# What authors write: torch's own headers, mathematics that glibc 2.29 has anew, and what the C++
+# library of a new compiler has and an old one lacks.
+MODULE = """
+#include <torch/extension.h>
+#include <cmath>
+#include <condition_variable>
+#include <random>
+
+int add(long long n, const float* a, const float* b, float* out);
+
+double spread(double x) {
+  std::mutex mutex;
+  std::unique_lock<std::mutex> lock(mutex);
+  std::condition_variable().wait_for(lock, std::chrono::microseconds(1));
+  std::random_device draw;
+  std::vector<double> all(draw() % 2 + 1, std::pow(x, x));
+  TORCH_CHECK(x > 0, "x must be positive, found ", x);
+  return std::log2(std::exp(all[0])) + torch::ones({2}).sum().item<double>();
+}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.def("spread", &spread);
+  m.def("add", [](torch::Tensor a, torch::Tensor b, torch::Tensor out) {
+    return add(a.numel(), a.data_ptr<float>(), b.data_ptr<float>(), out.data_ptr<float>());
+  });
+}
+"""
+CALLS = """
+import math
+import pytest
+from plus import _C
+
+def test_results_and_errors_cross_into_torch():
+    assert math.isclose(_C.spread(1.0), math.log2(math.e) + 2)
+    with pytest.raises(RuntimeError, match="x must be positive, found -1"):
+        _C.spread(-1.0)
+"""
 
 
 @pytest.fixture
@@ -87,6 +128,23 @@ def test_a_project_of_the_stable_abi_gets_one_wheel_for_every_torch_from_its_own
     assert (claims.variant, claims.torch_range) == ("cu130-stable-abi3", ">=2.11")
     assert "libcudart.so.13" in claims.borrowed
     assert all(result.ok for result in run_gates(wheel, Limits(1)))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("minor", OF_MATRIX)
+def test_every_torch_of_the_matrix_compiles_an_extension_for_old_systems(plus, environ, minor):
+    matrix = plus / "matrix.yaml"
+    matrix.write_text(matrix.read_text().replace('"2.13"', f'"{minor}"'))
+    (plus / "csrc" / "module.cpp").write_text(MODULE)
+    (plus / "plus" / "__init__.py").write_text("import torch\nfrom plus import _C\n")
+    (plus / "tests" / "test_plus.py").write_text(CALLS)
+    done = torchwheel(plus, environ, "wheels")
+    if f"torch=={minor}" in done.stderr + done.stdout and "constraint" in done.stderr:
+        pytest.skip(f"this machine's settings of pip leave torch {minor} out")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = (plus / "dist").glob("*.whl")
+    results = run_gates(wheel, Limits(8, newest_glibc="2.28"))
+    assert all(result.ok for result in results), results
 
 
 @pytest.mark.nightly

@@ -16,7 +16,7 @@ import pytest
 from cache_attack import ATTACKERS, GOOD, HOSTILE, Places, attack
 
 from jitmaker import Told, wanted
-from torchwheel.smoke import environment
+from torchwheel.smoke import trial_environment
 from torchwheel_runtime.claims import Part
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.files import private_folder, sha256
@@ -24,7 +24,7 @@ from torchwheel_runtime.jit.make import make_library
 from torchwheel_runtime.loadable import open_loadable
 from torchwheel_runtime.machine import probe
 from torchwheel_runtime.machine.toolkits import find_toolkits
-from torchwheel_runtime.runtime.parts import verify_part
+from torchwheel_runtime.runtime.universal import verify_part
 from torchwheel_runtime.toolkit.cache import make_once
 
 pytestmark = pytest.mark.integration
@@ -35,7 +35,7 @@ REQUIRES = ("pytest",)
 KEY = wanted().key
 TARGETS = (
     TOOLKIT,
-    f"smoke/{environment.base_folder_name(REQUIRES)}",
+    f"smoke/{trial_environment.base_folder_name(REQUIRES)}",
     f"jit/{KEY.target}/{KEY.content}",
 )
 FORK = multiprocessing.get_context("fork")
@@ -95,7 +95,7 @@ class Victim:
         return "refused" if any("others" in str(kit.problem) for kit in found) else "used"
 
     def use_environment(self, cache: Path) -> str:
-        base = environment.base_environment(cache, REQUIRES, Told())
+        base = trial_environment.base_environment(cache, REQUIRES, Told())
         subprocess.run([base / "bin" / "python", "-c", "pass"], check=True)
         return "used"
 
@@ -117,7 +117,7 @@ class Victim:
 
 def victim(places: Places, rounds: int, pipe) -> None:
     """Some rounds in a process of their own, as a library stays loaded to a process's end."""
-    environment.pip_install = lambda *_, **__: None
+    trial_environment.pip_install = lambda *_, **__: None
     user = Victim(places)
     for _ in range(rounds):
         user.use_all()

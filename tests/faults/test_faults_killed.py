@@ -79,7 +79,7 @@ def test_assemble(killed, projects, tmp_path, torchwheel_run):
 INDEX = """
 import sys
 from pathlib import Path
-from torchwheel.index.build import IndexedWheel, build_index
+from torchwheel.index.writer import IndexedWheel, build_index
 
 wheels = sorted(Path(sys.argv[1]).glob("*.whl"))
 for number in range(int(sys.argv[3])):

@@ -12,7 +12,7 @@ from killing import digest, leftovers, torchwheel
 
 from linkmaker import LEAVING, STAYING, plant
 from smalldisk import small_disk
-from torchwheel.index.build import IndexedWheel, build_index
+from torchwheel.index.writer import IndexedWheel, build_index
 from wheelmaker import make_wheel
 
 pytestmark = pytest.mark.integration
@@ -26,7 +26,7 @@ import sys
 import zipfile
 from pathlib import Path
 from torchwheel_runtime.errors import TorchwheelError
-from torchwheel.index.build import IndexedWheel, build_index
+from torchwheel.index.writer import IndexedWheel, build_index
 try:
     wheels = [IndexedWheel(path, ("cpu",)) for path in Path(sys.argv[1]).glob("*.whl")]
     build_index(wheels, Path(sys.argv[2]))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from powercut import Disk, Tree, below, record, states, without_a_cut
 
-from torchwheel.index.build import IndexedWheel, build_index
+from torchwheel.index.writer import IndexedWheel, build_index
 from wheelmaker import make_wheel
 
 pytestmark = pytest.mark.integration
@@ -36,7 +36,7 @@ with files.make_folder_atomically(root / "target") as folder:
         (folder / name).write_text("new")
 """,
     "index": """
-from torchwheel.index.build import IndexedWheel, build_index
+from torchwheel.index.writer import IndexedWheel, build_index
 build_index([IndexedWheel(path, ("cpu",)) for path in root.glob("*.whl")], root / "target")
 """,
     "wheel": """

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from torchwheel.image.recipes import require_snapshot
+from torchwheel.image.debian import require_snapshot
 from torchwheel_runtime import fetch
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.fetch import Fetcher

@@ -29,11 +29,11 @@ from elfmaker import (
 )
 from linkmaker import LEAVING, STAYING
 from torchwheel.index import catalogue
-from torchwheel.index.note import IndexNote, needs_of_claims, note_json
+from torchwheel.index.needs import IndexNote, needs_of_claims, note_json
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel.pipeline.build_records import BuildRecord
 from torchwheel.pipeline.kernel_artifacts import KernelInputs, Manifest
-from torchwheel.pipeline.records import BuildRecord
-from torchwheel.smoke.record import (
+from torchwheel.smoke.smoke_record import (
     GpuRecord,
     ImportRecord,
     MachineRecord,

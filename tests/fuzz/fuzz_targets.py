@@ -21,14 +21,14 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from torchwheel.check.declared import read_declared
+from torchwheel.check.gates import OF_NAMES, findings_of
 from torchwheel.check.inspection_text import inspection_json, inspection_text
 from torchwheel.check.named_claims import case_of
-from torchwheel.check.named_gates import NAMED_GATES, findings_of
 from torchwheel.evidence.bundles import BundleVerifier, open_verifier
 from torchwheel.findings import sarif_text, summary_text
 from torchwheel.index.catalogue import read_catalogues, upload_times
 from torchwheel.index.client import JSON
-from torchwheel.index.contents import Store, index_of
+from torchwheel.index.listing import Store, index_of
 from torchwheel.index.pages import index_pages
 from torchwheel.index.withdrawals import Withdrawals, read_withdrawals
 from torchwheel.inspect.inspection import inspect_wheel
@@ -39,7 +39,7 @@ from torchwheel.install.choose import judge
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import find_page
 from torchwheel.matrix.load import load
-from torchwheel.pipeline import records
+from torchwheel.pipeline import build_records
 from torchwheel.pipeline.kernel_artifacts import read_artifact
 from torchwheel.release.artifacts import read_artifacts
 from torchwheel.release.folder import first_uploads
@@ -118,8 +118,8 @@ def _anybodys(content: bytes, folder: Path) -> None:
     inspection_text(case, findings)
     inspection_json(case, findings)
     results = {seeds.WHEEL: findings}
-    sarif_text(results, dict.fromkeys(NAMED_GATES, ""), "1")
-    for line in filter(None, summary_text(results, NAMED_GATES).split("\n")):
+    sarif_text(results, dict.fromkeys(OF_NAMES, ""), "1")
+    for line in filter(None, summary_text(results, OF_NAMES).split("\n")):
         if fault := fault_of_text(line):
             raise AssertionError(f"summary_text {fault}")
 
@@ -195,21 +195,21 @@ def _entry(content: bytes, _: Path) -> None:
 
 def _records(content: bytes, folder: Path) -> None:
     make_wheel(folder) if not (folder / seeds.WHEEL).exists() else None
-    _write(folder, f"{records.FOLDER}/pure.json", content)
-    records.all_records(folder)
-    records.load_finished(folder, "pure", "k" * 16)
-    records.forget_record(folder, "pure")
+    _write(folder, f"{build_records.FOLDER}/pure.json", content)
+    build_records.all_records(folder)
+    build_records.load_finished(folder, "pure", "k" * 16)
+    build_records.forget_record(folder, "pure")
 
 
 def _artifacts(content: bytes, folder: Path) -> None:
-    _write(folder, f"{records.FOLDER}/pure.json", content)
+    _write(folder, f"{build_records.FOLDER}/pure.json", content)
     _write(folder, "smoke/pure.json", content)
     read_artifacts([folder])
 
 
 def _request(content: bytes, folder: Path) -> None:
-    _write(folder, f"{records.FOLDER}/{records.REQUEST_FILE}", content)
-    records.last_request(folder)
+    _write(folder, f"{build_records.FOLDER}/{build_records.REQUEST_FILE}", content)
+    build_records.last_request(folder)
 
 
 def _catalogue(content: bytes, folder: Path) -> None:

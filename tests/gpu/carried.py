@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.smoke.environment import Environment, running_environment
 from torchwheel.smoke.requirements import bundled_with
+from torchwheel.smoke.trial_environment import Environment, running_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 DIST = ROOT / "dist"

@@ -9,7 +9,7 @@ import pytest
 from carried import BITS, DIST, installed
 
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.smoke.environment import default_torch
+from torchwheel.smoke.trial_environment import default_torch
 
 
 def wheels_of_this_torch() -> list[Path]:

@@ -17,7 +17,7 @@ import pytest
 from carried import DIST, installed
 
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel.smoke.environment import Environment
+from torchwheel.smoke.trial_environment import Environment
 from torchwheel_runtime.arch.devices import visible_gpus
 from torchwheel_runtime.arch.runs import runs_on
 

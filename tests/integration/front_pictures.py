@@ -15,20 +15,20 @@ sys.path.insert(0, str(ROOT / "tests"))
 from browser import browser  # noqa: E402 - beside this file; wheelmaker is in tests
 from installers import stub  # noqa: E402
 
-from torchwheel.index.build import write_index  # noqa: E402
 from torchwheel.index.catalogue import (  # noqa: E402
     Catalogue,
     CatalogueWheel,
     SmokeRun,
     read_wheel_entry,
 )
-from torchwheel.index.contents import Store, index_of  # noqa: E402
+from torchwheel.index.listing import Store, index_of  # noqa: E402
 from torchwheel.index.serve import serve_in_background  # noqa: E402
 from torchwheel.index.withdrawals import Withdrawals  # noqa: E402
+from torchwheel.index.writer import write_index  # noqa: E402
 from torchwheel.inspect.wheel import read_wheel  # noqa: E402
 from torchwheel.matrix.load import load  # noqa: E402
 from torchwheel.matrix.variants import select  # noqa: E402
-from torchwheel.smoke.record import SCHEMA, SmokeRecord  # noqa: E402
+from torchwheel.smoke.smoke_record import SCHEMA, SmokeRecord  # noqa: E402
 from torchwheel_runtime.json_files import read_json  # noqa: E402
 
 DATE = "2026-11-26T12:00:00Z"

@@ -18,9 +18,9 @@ import pip
 import uv
 from pip_rows import with_torch
 
-from torchwheel.index.build import IndexedWheel, build_index
-from torchwheel.index.contents import all_groups
 from torchwheel.index.groups import groups_of
+from torchwheel.index.listing import all_groups
+from torchwheel.index.writer import IndexedWheel, build_index
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline.inputs import claims_of

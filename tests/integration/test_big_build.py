@@ -17,8 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from torchwheel.steps.cluster import TOKEN, check_cluster
-from torchwheel.steps.compiler_cache import (
+from torchwheel.compilers.cluster import TOKEN, check_cluster
+from torchwheel.compilers.compiler_cache import (
     CacheUse,
     SchedulerAccess,
     folder_cache,

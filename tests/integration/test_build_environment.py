@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from torchwheel.sdist.build_setup import install_beside_torch, share_torch
-from torchwheel.smoke import environment
+from torchwheel.smoke import trial_environment
 from torchwheel.smoke.testing import EnvironmentTorch, run_python
 from torchwheel_runtime.console import Quiet
 from wheelmaker import make_wheel, requirement_of
@@ -22,7 +22,7 @@ def base(tmp_path):
         make_wheel(tmp_path / "wheels", name=name, version=version, requires=())
         for name, version in (("torch", "2.13.0"), ("jinja2", "1.0"))
     ]
-    return environment.base_environment(
+    return trial_environment.base_environment(
         tmp_path / "cache", list(map(requirement_of, wheels)), Quiet()
     )
 
@@ -36,7 +36,7 @@ def folder(tmp_path, base):
 
 @pytest.fixture
 def env(base, folder):
-    env = environment.layered_environment(base, folder / "env")
+    env = trial_environment.layered_environment(base, folder / "env")
     share_torch(base, folder / "packages", env)
     return env
 
@@ -52,7 +52,7 @@ def files_of(env, folder: Path, *names: str) -> list[Path]:
 
 
 def test_torch_has_a_path_without_a_python_and_nothing_else_has(base, env, folder):
-    site = environment.site_of(base)
+    site = trial_environment.site_of(base)
     found = files_of(env, folder, "torch", "jinja2")
     assert found == [folder / "packages" / "torch", site / "jinja2"]
     # What is linked could be changed through its link: the fewer packages the better.

@@ -16,7 +16,7 @@ from torchwheel.matrix.forms import ProjectSource
 from torchwheel.pipeline.container_options import _uv_cache
 from torchwheel.pipeline.inputs import Run
 from torchwheel.pipeline.sources import download_release
-from torchwheel.smoke import environment
+from torchwheel.smoke import trial_environment
 from torchwheel.toolkit.provide import _is_trusted
 from torchwheel.toolkit.torch_files import torch_file
 from torchwheel_runtime.builder import probes
@@ -133,21 +133,21 @@ def test_a_planted_compiler_is_not_found_for_a_jit_build(cache, ran, later):
 @pytest.mark.parametrize("later", [None, close])
 def test_a_planted_smoke_environment_is_not_used(cache, public, ran, later):
     requires, progress = ("pytest",), Told()
-    folder = cache / "smoke" / environment.base_folder_name(requires)
+    folder = cache / "smoke" / trial_environment.base_folder_name(requires)
 
     def plant() -> None:
         site = folder / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
         site.mkdir(parents=True)
         (site / "planted.pth").write_text(f"import os; os.system('id >> {ran}')\n")
-        (folder / environment.COMPLETE).touch()
+        (folder / trial_environment.COMPLETE).touch()
 
     as_nobody(plant)
     if later:
         later(cache)
 
     def use() -> None:
-        base = environment.base_environment(cache, requires, progress)
-        made = environment.layered_environment(base, public / "venv")
+        base = trial_environment.base_environment(cache, requires, progress)
+        made = trial_environment.layered_environment(base, public / "venv")
         subprocess.run([made.python, "-c", "pass"], check=True)
 
     with pytest.raises(UntrustedError):

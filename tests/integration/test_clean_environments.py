@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.smoke.environment import base_environment, site_of
+from torchwheel.smoke.trial_environment import base_environment, site_of
 from torchwheel.toolkit.toolkit_home import HEADER_TIME
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError

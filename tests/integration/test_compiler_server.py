@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from torchwheel.steps.compiler_cache import CacheUse, folder_cache, own_server, wait_for_writes
+from torchwheel.compilers.compiler_cache import CacheUse, folder_cache, own_server, wait_for_writes
 
 pytestmark = pytest.mark.integration
 LAUNCHER = (shutil.which("sccache") or "sccache",)
@@ -106,7 +106,7 @@ def test_no_other_user_reaches_the_server_of_a_build(tmp_path, planted, monkeypa
 def test_the_server_ends_with_its_process(tmp_path, planted, number):
     script = (
         "import sys, time\nfrom torchwheel import programs\n"
-        "from torchwheel.steps.compiler_cache import own_server\n"
+        "from torchwheel.compilers.compiler_cache import own_server\n"
         "with programs.end_programs_on_signals(), own_server(sys.argv[1:], {}, 'x'):\n"
         "    print('up', flush=True)\n    time.sleep(60)\n"
     )

@@ -122,6 +122,30 @@ def test_an_editable_installation_is_read_where_it_lies(bench):
     assert (library["path"], library["loaded"]) == (str(source / "demo" / "_C.so"), True)
 
 
+def test_an_egg_is_found_and_judged(bench):
+    """What `setup.py install` leaves: a folder of its own, and a line in easy-install.pth."""
+    bench.setup.add_torch()
+    egg = bench.setup.site / "demo_op-1.2-py3.egg"
+    (egg / "demo").mkdir(parents=True)
+    (egg / "demo" / "__init__.py").write_text(LOADS)
+    (egg / "demo" / "_C.so").write_bytes(bench.compiled())
+    (egg / "EGG-INFO").mkdir()
+    (egg / "EGG-INFO" / "PKG-INFO").write_text("Name: demo-op\nVersion: 1.2\n")
+    (egg / "EGG-INFO" / "top_level.txt").write_text("demo\n")
+    (egg / "EGG-INFO" / "requires.txt").write_text("torch<2\n")
+    (bench.setup.site / "easy-install.pth").write_text(f"./{egg.name}\n")
+    done = bench.setup.doctor("demo-op", "--json")
+    document = json.loads(done.stdout)
+    (package,), (verdict,) = document["packages"], document["verdicts"]
+    assert (package["kind"], package["version"], package["import"]["how"]) == (
+        "egg",
+        "1.2",
+        "imported",
+    )
+    assert [library["loaded"] for library in package["libraries"]] == [True]
+    assert (done.returncode, [one["name"] for one in verdict["findings"]]) == (1, ["torch"])
+
+
 def test_several_packages_and_the_worst_of_them_decides(bench):
     bench.setup.add_torch()
     bench.install(bench.compiled())

@@ -27,7 +27,7 @@ from torchwheel_runtime.arch.releases import torch_releases
 pytestmark = pytest.mark.integration
 
 # What the wheels need of ours, in every command of pip.
-BUNDLED = ' "torchwheel==0.1.0"'
+BUNDLED = ' "torchwheel-runtime==0.1.0"'
 MACHINES = {
     "x86_64": ("x86_64-unknown-linux-gnu", "manylinux_2_17_x86_64"),
     "aarch64": ("aarch64-unknown-linux-gnu", "manylinux_2_17_aarch64"),
@@ -171,7 +171,7 @@ def test_the_line_itself_installs_the_file_that_it_names(
         version, tags, projects = shell.installs(line)
         _, right, _, own = parse_wheel_filename(file)
         assert (version, tags) == (str(right), set(map(str, own))), line
-        assert projects >= {"fusedops", "torchwheel", "torch"}, line
+        assert projects >= {"fusedops", "torchwheel_runtime", "torch"}, line
 
 
 def answers(page: str) -> list[str]:

@@ -16,8 +16,8 @@ import uv
 from installers import ROOT, UPLOADED, plain_server, stub
 
 from torchwheel.cli import main
-from torchwheel.index.build import IndexedWheel, build_index
 from torchwheel.index.catalogue import Catalogue, catalogue_text, read_wheel_entry
+from torchwheel.index.writer import IndexedWheel, build_index
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
@@ -39,7 +39,13 @@ def write_release(store: Path, earlier: Path, version: str, variants: Sequence[V
     # A bundled package changes less often than the project.
     number = VERSIONS.index(version) // 5
     made.append(
-        make_wheel(folder, name="torchwheel", version=f"0.1.{number}", claims=None, requires=())
+        make_wheel(
+            folder,
+            name="torchwheel_runtime",
+            version=f"0.1.{number}",
+            claims=None,
+            requires=(),
+        )
     )
     wheels = [read_wheel(path) for path in made]
     for wheel in wheels:
@@ -248,7 +254,7 @@ priority = "supplemental"
     (site,) = (project / ".venv").glob("lib/python3*/site-packages")
     assert installed_in(site) == [BEFORE]
     assert list(site.glob("torch-2.15.0.dist-info"))
-    assert list(site.glob("torchwheel-0.1.3.dist-info"))
+    assert list(site.glob("torchwheel_runtime-0.1.3.dist-info"))
 
 
 _NO_KEYRING = "keyring.backends.null.Keyring"

@@ -12,7 +12,7 @@ import pytest
 from torchwheel.index.serve import serve_in_background
 from torchwheel.inspect.sdist import unpack
 from torchwheel.inspect.wheel import open_wheel
-from torchwheel.smoke import environment
+from torchwheel.smoke import trial_environment
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.inspect.elf import read_library, versions_needed
 
@@ -62,8 +62,8 @@ def test_pip_installs_fusedops_from_the_served_index_and_it_runs(dist, tmp_path,
     # With the compiler's own headers too: manylinux_2_17 has the symbols of GCC 4.8.
     assert newest_libstdcxx(universal) <= (3, 4, 19)
     # Beside the torch of the suite's smoke tests, which is there already.
-    base = environment.base_environment(cache, ("pytest", "torch==2.13.0"), Quiet())
-    installed = environment.layered_environment(base, tmp_path / "venv")
+    base = trial_environment.base_environment(cache, ("pytest", "torch==2.13.0"), Quiet())
+    installed = trial_environment.layered_environment(base, tmp_path / "venv")
     python = installed.python
     heard: list[str] = []
     with serve_in_background(dist / "index", heard.append) as address:

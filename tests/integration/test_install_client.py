@@ -14,10 +14,10 @@ import pytest
 import setups
 import wheelmaker
 from loopback import serving
-from torchwheel.index.build import IndexedWheel, build_index
-from torchwheel.index.contents import all_groups
 from torchwheel.index.groups import groups_of
+from torchwheel.index.listing import all_groups
 from torchwheel.index.serve import serve_in_background
+from torchwheel.index.writer import IndexedWheel, build_index
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.machine import probe
 

@@ -44,7 +44,9 @@ def test_the_abi_flavour_alone_compiles(site, tiny, links, cache):
     packages, python = site
     project = tiny / "pyproject.toml"
     text = project.read_text()
-    project.write_text(text.replace('["setuptools>=77"]', '["setuptools>=77", "torchwheel"]'))
+    project.write_text(
+        text.replace('["setuptools>=77"]', '["setuptools>=77", "torchwheel-runtime"]')
+    )
     done = install(python, tiny, links, cache, TORCHWHEEL_ABI="stable")
     assert done.returncode == 0, done.stdout + done.stderr
     library = packages / "tiny" / "_lib" / "stable.so"

@@ -19,7 +19,7 @@ from torchwheel_runtime.builder.recipe import INCLUDE, Recipe
 from torchwheel_runtime.builder.sources import sources_of
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.inspect.cuda import find_cuobjdump
-from torchwheel_runtime.runtime.build import find_local_build
+from torchwheel_runtime.runtime.operator_library import find_local_build
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.integration

@@ -24,7 +24,7 @@ from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.files import record_hash, sha256
 from torchwheel_runtime.jit.make import make_library
 from torchwheel_runtime.loadable import open_loadable
-from torchwheel_runtime.runtime import build, front_end, parts, prebuilt
+from torchwheel_runtime.runtime import front_end, operator_library, prebuilt, universal
 
 pytestmark = pytest.mark.integration
 
@@ -73,7 +73,7 @@ def swap_after(monkeypatch, module, name: str, path: Path, other: Path) -> None:
 def test_a_kernel_library_that_is_swapped_after_its_check(installed, tmp_path, monkeypatch):
     file = installed.file("cu130")
     other = kernels(tmp_path / "other.so", 666)
-    check = parts.verify_part
+    check = universal.verify_part
 
     def check_then_swap(part, *arguments):
         found = check(part, *arguments)
@@ -81,7 +81,7 @@ def test_a_kernel_library_that_is_swapped_after_its_check(installed, tmp_path, m
             swap(file, other)
         return found
 
-    monkeypatch.setattr(parts, "verify_part", check_then_swap)
+    monkeypatch.setattr(universal, "verify_part", check_then_swap)
     installed.load()
     assert installed.call() == 130
     assert installed.status().library == file
@@ -92,7 +92,7 @@ def test_a_front_end_that_is_swapped_after_its_check(installed, tmp_path, monkey
         tmp_path / "other.so", FRONT_END.replace("libraries[gpu + 1][0];", "0; return 666;")
     )
     file = installed.file("stable")
-    swap_after(monkeypatch, parts, "verify_part", file, other)
+    swap_after(monkeypatch, universal, "verify_part", file, other)
     installed.load()
     assert installed.call() == 130
     assert installed.registered == [file]
@@ -113,7 +113,7 @@ def test_a_library_of_the_jit_cache_that_is_swapped_after_its_check(
         swap(path, other)
         return library, "jit cache"
 
-    monkeypatch.setattr(build, "obtain_library", obtain)
+    monkeypatch.setattr(operator_library, "obtain_library", obtain)
     installed.load()
     with pytest.warns(RuntimeWarning, match="built here"):
         assert installed.call() == 37

@@ -23,12 +23,12 @@ import setups
 from fusedops.extension import EXTENSION
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.arch.releases import ToolkitRelease
-from torchwheel_runtime.builder.environment import cuda_runtime
 from torchwheel_runtime.builder.extension import SOURCES
 from torchwheel_runtime.builder.ninja import build, parallel_jobs
 from torchwheel_runtime.builder.recipe import Recipe
 from torchwheel_runtime.builder.sources import sources_of
 from torchwheel_runtime.builder.target import DeviceCompiler, Target, TorchHeaders
+from torchwheel_runtime.builder.variables import cuda_runtime
 from torchwheel_runtime.claims import FILE, Claims, Part, dumps
 
 pytestmark = pytest.mark.integration

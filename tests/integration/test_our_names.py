@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.index.build import IndexedWheel, build_index
 from torchwheel.index.front import pip_command
 from torchwheel.index.serve import serve_in_background
+from torchwheel.index.writer import IndexedWheel, build_index
 from wheelmaker import make_wheel
 
 pytestmark = pytest.mark.integration

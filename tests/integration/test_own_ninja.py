@@ -8,8 +8,8 @@ from pathlib import Path
 import ninja
 import pytest
 
-from torchwheel.steps import own_ninja
-from torchwheel.steps.graph import ExpectedObject
+from torchwheel.compilers import ninja_program
+from torchwheel.compilers.compile_steps import ExpectedObject
 from torchwheel.toolkit.toolkit_home import write_script
 from torchwheel_runtime import process
 from torchwheel_runtime.errors import TorchwheelError
@@ -21,7 +21,7 @@ REAL = Path(ninja.BIN_DIR, "ninja")
 
 
 def command(folder: Path) -> list[str]:
-    return own_ninja.command("plan", folder, REAL, Path("g++"), [], Shard())
+    return ninja_program.command("plan", folder, REAL, Path("g++"), [], Shard())
 
 
 @pytest.fixture
@@ -47,10 +47,10 @@ def test_it_imports_nothing_of_the_folders_of_the_user_and_the_project(tmp_path,
 
 def test_one_that_does_not_start_stops_the_build(tmp_path):
     program = write_script(tmp_path / "ninja", command(tmp_path))
-    own_ninja.check_starts(program, sys.executable)
-    lost = [word.replace(own_ninja.__name__, "torchwheel.lost") for word in command(tmp_path)]
+    ninja_program.check_starts(program, sys.executable)
+    lost = [word.replace(ninja_program.__name__, "torchwheel.lost") for word in command(tmp_path)]
     with pytest.raises(TorchwheelError, match=r"^the ninja of a .* does not start: ModuleNotFound"):
-        own_ninja.check_starts(write_script(tmp_path / "ninja", lost), sys.executable)
+        ninja_program.check_starts(write_script(tmp_path / "ninja", lost), sys.executable)
 
 
 GRAPH = """\
@@ -83,16 +83,16 @@ def make(tmp_path, project):
         folder = tmp_path / f"{work}-{number}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
-        (folder / own_ninja.REQUIREMENTS).write_text(requirements)
+        (folder / ninja_program.REQUIREMENTS).write_text(requirements)
         if expected:
-            own_ninja.write_compiled(expected, folder)
+            ninja_program.write_compiled(expected, folder)
         for path in project.glob("*.o"):
             path.unlink()
         (project / "calls").unlink(missing_ok=True)
         shard = Shard(number, 2)
-        words = own_ninja.command(work, folder, REAL, Path("g++"), [], shard, keep=True)
+        words = ninja_program.command(work, folder, REAL, Path("g++"), [], shard, keep=True)
         done = process.run([*words, "-v"], cwd=project)
-        return done, {record.name: record for record in own_ninja.read_records(folder)}, folder
+        return done, {record.name: record for record in ninja_program.read_records(folder)}, folder
 
     return run
 
@@ -106,7 +106,7 @@ def expected(make):
         assert done.status == 0, done.errors
         for name, record in records.items():
             if record.sha256:
-                file = folder / own_ninja.object_file(record.sha256)
+                file = folder / ninja_program.object_file(record.sha256)
                 found[name] = ExpectedObject(
                     record.sha256, f"shard {number}/2", str(file), record.command
                 )

@@ -16,7 +16,7 @@ from torchwheel_runtime import runtime
 from torchwheel_runtime.arch.devices import Gpu
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.builder import ArchFilter, Operator
-from torchwheel_runtime.runtime import build, front_end, parts
+from torchwheel_runtime.runtime import front_end, operator_library, universal
 
 pytestmark = pytest.mark.integration
 OTHER_H100 = dataclasses.replace(H100, index=0)
@@ -171,7 +171,7 @@ def test_threads_wait_for_the_one_that_builds(installed, monkeypatch):
         time.sleep(0.2)
         return obtain(*arguments, **keywords)
 
-    monkeypatch.setattr(build, "obtain_library", slow)
+    monkeypatch.setattr(operator_library, "obtain_library", slow)
     installed.load()
     found = []
     with warnings.catch_warnings():
@@ -239,7 +239,7 @@ def test_tensors_without_data_build_nothing(installed):
 def test_a_gpu_that_torch_has_no_code_for_delays_no_other(installed, monkeypatch):
     """An old or integrated one, on which nobody computes."""
     installed.gpus[:] = [H100, Gpu(0, "K80", K80.arch)]
-    monkeypatch.setattr(parts, "archs_of_torch", lambda: (parse("7.5"), parse("9.0+PTX")))
+    monkeypatch.setattr(universal, "archs_of_torch", lambda: (parse("7.5"), parse("9.0+PTX")))
     installed.load()
     assert installed.call() == 130
     assert not is_routed(installed)

@@ -16,7 +16,7 @@ from torchwheel_runtime import runtime
 from torchwheel_runtime.arch.devices import Driver, Gpu, VisibleGpus
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.machine.facts import Torch
-from torchwheel_runtime.runtime import front_end, parts
+from torchwheel_runtime.runtime import front_end, universal
 
 pytestmark = pytest.mark.integration
 FITTING = ["stable", "cu124", "cu130"]
@@ -31,13 +31,13 @@ def installed(tmp_path, monkeypatch):
 
 def test_the_best_library_is_loaded_at_the_first_call_and_no_other(installed, monkeypatch):
     asked = []
-    monkeypatch.setattr(parts, "find_driver", lambda _: asked.append(1))
-    monkeypatch.setattr(parts, "visible_gpus", lambda _: asked.append(2))
+    monkeypatch.setattr(universal, "find_driver", lambda _: asked.append(1))
+    monkeypatch.setattr(universal, "visible_gpus", lambda _: asked.append(2))
     installed.load()
     assert not asked
     assert not any(map(mapped, map(installed.file, FITTING)))
-    monkeypatch.setattr(parts, "find_driver", lambda _: Driver("cuda", "580.1", "13.0"))
-    monkeypatch.setattr(parts, "visible_gpus", lambda _: VisibleGpus((H100,)))
+    monkeypatch.setattr(universal, "find_driver", lambda _: Driver("cuda", "580.1", "13.0"))
+    monkeypatch.setattr(universal, "visible_gpus", lambda _: VisibleGpus((H100,)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert installed.call() == 130
@@ -133,7 +133,7 @@ def test_an_unknown_name_is_a_warning(installed, monkeypatch):
 
 
 def test_a_rule_that_is_ignored_is_printed_and_refuses_no_library(installed, monkeypatch, capsys):
-    monkeypatch.setattr(parts, "find_driver", lambda _: Driver("cuda", "450.1", "11.0"))
+    monkeypatch.setattr(universal, "find_driver", lambda _: Driver("cuda", "450.1", "11.0"))
     monkeypatch.setenv("TORCHWHEEL_IGNORE", "driver")
     installed.load()
     assert installed.call() == 130
@@ -230,7 +230,7 @@ def test_what_a_new_torch_lacks_is_named(installed, monkeypatch):
     compiled(installed.file("stable"), FRONT_END + calls)
     installed.claim_again("stable")
     new = Torch("3.0.0+cu130", "13.0", None, Path(torch.__file__).parent)
-    monkeypatch.setattr(parts, "find_torch", lambda: new)
+    monkeypatch.setattr(universal, "find_torch", lambda: new)
     installed.load()
     expected = (
         "prebuilt: front end stable: expected aoti_torch_of_2031, aoti_torch_of_2032, "
@@ -244,7 +244,7 @@ def test_what_a_new_torch_lacks_is_named(installed, monkeypatch):
 
 def test_a_torch_that_is_too_old_is_named(installed, monkeypatch):
     old = Torch("2.5.1+cu124", "12.4", None, Path(torch.__file__).parent)
-    monkeypatch.setattr(parts, "find_torch", lambda: old)
+    monkeypatch.setattr(universal, "find_torch", lambda: old)
     installed.load()
     expected = r"front end: expected torch 2.6 or later, found torch 2.5.1\+cu124; `pip install"
     with pytest.warns(RuntimeWarning, match=expected):
@@ -256,7 +256,7 @@ def test_a_torch_that_is_too_old_is_named(installed, monkeypatch):
 def test_a_torch_for_cpus_gets_the_front_end_alone(installed, monkeypatch, mode):
     monkeypatch.setattr(torch.version, "cuda", None)
     cpu = Torch("2.13.0+cpu", None, None, Path(torch.__file__).parent)
-    monkeypatch.setattr(parts, "find_torch", lambda: cpu)
+    monkeypatch.setattr(universal, "find_torch", lambda: cpu)
     monkeypatch.setenv("TORCHWHEEL_MODE", mode)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -268,7 +268,9 @@ def test_a_torch_for_cpus_gets_the_front_end_alone(installed, monkeypatch, mode)
 
 def test_gpus_are_those_that_torch_has_started(installed, monkeypatch):
     """A container may lack NVIDIA's management library, which then knows of no GPU."""
-    monkeypatch.setattr(parts, "visible_gpus", lambda _: VisibleGpus((), "no libnvidia-ml.so.1"))
+    monkeypatch.setattr(
+        universal, "visible_gpus", lambda _: VisibleGpus((), "no libnvidia-ml.so.1")
+    )
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_properties", Properties)

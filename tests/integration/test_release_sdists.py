@@ -21,7 +21,7 @@ from torchwheel.pipeline.repair import repack, repack_members, stamp, wheel_memb
 from torchwheel.pipeline.sources import source_files
 from torchwheel.release.artifacts import Candidate, HashedWheel, ReleaseCase
 from torchwheel.release.sdists import Sdist, make_sdists, sdist_faults
-from torchwheel_runtime.builder import environment
+from torchwheel_runtime.builder import variables
 from torchwheel_runtime.builder.setuptools_ext import NATIVE_REQUIREMENTS
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.files import sha256
@@ -223,12 +223,12 @@ def test_a_native_build_asks_for_its_tools_and_a_pure_one_does_not(own, monkeypa
     (tmp_path / "lib64").mkdir()
     (tmp_path / "lib64" / "libcudart_static.a").touch()
     for name, value in {
-        environment.ABI: "stable",
-        environment.CUDA_HOME: str(tmp_path),
-        environment.TOOLKIT: "13.0",
-        environment.ARCH_LIST: "9.0",
-        environment.TORCH: str(tmp_path),
-        environment.TORCH_RELEASE: "2.11",
+        variables.ABI: "stable",
+        variables.CUDA_HOME: str(tmp_path),
+        variables.TOOLKIT: "13.0",
+        variables.ARCH_LIST: "9.0",
+        variables.TORCH: str(tmp_path),
+        variables.TORCH_RELEASE: "2.11",
     }.items():
         monkeypatch.setenv(name, value)
     assert tools <= builder.get_requires_for_build("wheel")

@@ -17,7 +17,7 @@ from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.sdist.sandbox import find_sandbox
-from torchwheel.smoke import environment
+from torchwheel.smoke import trial_environment
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.files import sha256
 
@@ -78,11 +78,11 @@ def one_line(done: subprocess.CompletedProcess[str], status: int) -> str:
 
 
 def said_by_installed(wheel: Path, call: str, tmp_path: Path, cache: Path) -> bytes:
-    """What a call prints where pip installed the wheel beside its torch."""
-    base = environment.base_environment(cache, ("pytest", f"torch=={TORCH}"), Quiet())
-    env = environment.layered_environment(base, tmp_path / "env")
-    install = [sys.executable, "-m", "pip", "--python", str(env.python), "install", "--quiet"]
-    subprocess.run([*install, str(wheel)], check=True)
+    """What a call prints where the command that a build prints installed its wheel."""
+    base = trial_environment.base_environment(cache, ("pytest", f"torch=={TORCH}"), Quiet())
+    env = trial_environment.layered_environment(base, tmp_path / "env")
+    install = [sys.executable, "-m", "torchwheel.cli", "install", str(wheel)]
+    subprocess.run([*install, "--python", str(env.python)], check=True)
     said = subprocess.run(
         [env.python, "-c", call], env=env.environ, cwd=tmp_path, stdout=subprocess.PIPE, check=True
     )
@@ -114,7 +114,7 @@ def test_an_sdist_becomes_a_wheel_whose_gates_hold(project, tmp_path, torchwheel
     assert record["wheel"]["steps"].keys() == {"torch", "build", "repair", "proof"}
 
     *table, _, _, command = done.stdout.splitlines()
-    assert command == f"  pip install dist/{wheel.name}"
+    assert command == f"  torchwheel install dist/{wheel.name}"
     assert all(len(line) <= 80 for line in table)
     # Built for this torch, it runs with it, installed by the command that is printed.
     call = "import torch, scaled; print(scaled.scale(torch.ones(2), 3).tolist())"
@@ -214,6 +214,85 @@ def test_code_of_others_reaches_no_network_home_or_file_of_mine(plain, tmp_path,
         line = one_line(torchwheel("build", plain, *CPU, cwd=tmp_path, **env), 1)
     assert "smoke: import plain: ImportError: done: (the wheel" in line
     assert not (tmp_path / "outside").exists()
+
+
+OF_ITS_OWN = """\
+schema: 1
+project: {name: plain, source: .}
+abis: {ordinary: {}}
+build:
+  environment: {PLAIN_LEVEL: "2"}
+  config_settings: {--global-option: --quiet}
+toolkits:
+  cu130: {backend: cuda, version: "13.0", abis: [ordinary], archs: ["9.0"], source: pypi}
+torch: {"2.13": {toolkits: [cu130], pythons: ["3.11"]}}
+platforms: [linux_x86_64]
+"""
+
+
+def test_the_matrix_of_a_project_and_its_call_reach_setup_py(plain, tmp_path, torchwheel):
+    """The folder is named as users name it: by a dot."""
+    setup = plain / "setup.py"
+    says = "import os, sys\nraise SystemExit(f\"{os.environ['PLAIN_LEVEL']} {sys.argv[1:]}\")\n"
+    setup.write_text(says + setup.read_text())
+    (plain / "matrix.yaml").write_text(OF_ITS_OWN)
+    options = ("--config-setting=--global-option=--verbose", "--dist", tmp_path / "dist")
+    done = torchwheel("build", ".", *CPU, *options, cwd=plain)
+    assert "; its last line: 2 [" in (line := one_line(done, 1))
+    assert "'--verbose'" in line
+    assert "'--quiet'" not in line
+    assert "matrix.yaml of the project: PLAIN_LEVEL=2, " in done.stderr
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("build", ["plain", "ordinary"])
+def test_a_plan_compiles_nothing_where_no_ninja_divides_it(
+    project, plain, tmp_path, torchwheel, build
+):
+    setup, without = project / "setup.py", "BuildExtension.with_options(use_ninja=False)"
+    setup.write_text(setup.read_text().replace('": BuildExtension', f'": {without}'))
+    for source in (plain / "plain.c", project / "csrc/scaled.cpp"):
+        source.write_text("#error it was compiled\n")
+    folder = {"plain": plain, "ordinary": project}[build]
+    line = one_line(torchwheel("build", folder, *CPU, "--plan", cwd=tmp_path), 1)
+    assert "expected compile steps in a ninja graph" in line
+    assert "(use_ninja=False, make or CMake?); build it as a whole" in line
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("open('../README.md')", "the sandbox hides {}/README.md; --sandbox off does not"),
+        (
+            "__import__('urllib.request').request.urlopen('https://example.org')",
+            "the sandbox hides the network; --sandbox off does not",
+        ),
+    ],
+)
+def test_a_failure_names_the_sandbox_that_hid_something(plain, tmp_path, torchwheel, code, says):
+    if isinstance(found := find_sandbox("auto", tmp_path, (), print), str):
+        pytest.skip(f"no sandbox here: {found}")
+    (tmp_path / "README.md").touch()
+    setup = plain / "setup.py"
+    setup.write_text(f"{code}\n{setup.read_text()}")
+    line = one_line(torchwheel("build", plain, *CPU, cwd=tmp_path), 1)
+    assert says.format(tmp_path) in line
+    if "README" in code:
+        done = torchwheel("build", plain, *CPU, "--sandbox", "off", cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.nightly
+def test_objects_of_a_build_that_failed_are_used_again(project, tmp_path, torchwheel):
+    """Until it ends, and only for the same inputs: what failed here is no input of an object."""
+    counts = []
+    for name in ("nonesuch", "nonesuch", "scaled"):
+        call = ("build", project, *CPU, "--no-launcher", "--import", name)
+        done = torchwheel(*call, cwd=tmp_path)
+        assert done.returncode == (name == "nonesuch"), done.stdout + done.stderr
+        counts.append("compiling scaled.cpp" in done.stderr)
+    assert counts == [True, False, False]
 
 
 @pytest.mark.nightly

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from torchwheel.cli import main
-from torchwheel.smoke import environment, probe
-from torchwheel.smoke.record import Counts, SmokeRecord
+from torchwheel.smoke import probe, trial_environment
 from torchwheel.smoke.results import read_probe
+from torchwheel.smoke.smoke_record import Counts, SmokeRecord
 from torchwheel.smoke.testing import Trial, digest_of_tests, read_suite, smoke
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError, UsageError
@@ -265,25 +265,25 @@ def test_a_base_is_made_once_and_again_if_it_was_cut_short(tmp_path: Path) -> No
     wanted = [requirement_of(make_wheel(tmp_path, requires=()))]
 
     def make() -> Path:
-        return environment.base_environment(tmp_path / "cache", wanted, Quiet())
+        return trial_environment.base_environment(tmp_path / "cache", wanted, Quiet())
 
     base = make()
     extra = base / "extra"
     extra.touch()
     assert make() == base
     assert extra.exists()
-    (base / environment.COMPLETE).unlink()
+    (base / trial_environment.COMPLETE).unlink()
     assert make() == base
     assert not extra.exists()
-    assert (base / environment.COMPLETE).is_file()
+    assert (base / trial_environment.COMPLETE).is_file()
 
 
 def test_a_base_that_cannot_be_filled_is_not_complete(tmp_path: Path) -> None:
     wanted = [requirement_of(tmp_path / "gone-1.0-py3-none-any.whl")]
     with pytest.raises(TorchwheelError, match=r"cannot install .*gone-1") as caught:
-        environment.base_environment(tmp_path / "cache", wanted, Quiet())
+        trial_environment.base_environment(tmp_path / "cache", wanted, Quiet())
     assert "\n" not in str(caught.value)
-    assert not list(tmp_path.rglob(environment.COMPLETE))
+    assert not list(tmp_path.rglob(trial_environment.COMPLETE))
 
 
 def test_the_probe_finds_the_packages_of_a_distribution(tmp_path):

@@ -5,12 +5,14 @@ import io
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 import torchwheel
 from torchwheel.cli import main
+from torchwheel_runtime import console
 from torchwheel_runtime.arguments import Command, option, port_number, positive_number
 from torchwheel_runtime.console import Terminal, run_command
 from torchwheel_runtime.errors import (
@@ -134,6 +136,34 @@ def test_a_live_line_draws_and_nothing_else_does(monkeypatch):
     assert (step, printed, again) == (escaped, "\\u001bc\n", escaped)
     assert said.endswith(f"s  {escaped}\n")
     assert sys.stdout is before
+
+
+def test_a_log_is_told_each_minute_which_step_still_runs(monkeypatch):
+    """A build of ten minutes without a line looks like one that hangs."""
+    monkeypatch.setattr(console, "SILENCE", 0.05)
+    out = io.StringIO()
+    with Terminal(out).live_line() as progress:
+        progress.say("begun")
+        time.sleep(0.2)
+        assert out.getvalue().count("\n") == 1  # no step yet
+        progress.step("image a: building")
+        while out.getvalue().count("\n") < 4:
+            time.sleep(0.01)
+    lines = [line.partition("s  ")[2] for line in out.getvalue().splitlines()]
+    assert lines[:2] == ["begun", "  image a: building"]
+    assert set(lines[2:]) == {"  image a: building: for 0 s now"}
+    said = len(lines)
+    time.sleep(0.2)
+    assert len(out.getvalue().splitlines()) == said
+
+
+def test_a_terminal_is_told_nothing_twice(monkeypatch):
+    monkeypatch.setattr(console, "SILENCE", 0.05)
+    out = Screen()
+    with Terminal(out).live_line() as progress:
+        progress.step("image a: building")
+        time.sleep(0.2)
+    assert out.getvalue().count("image a") == 1
 
 
 @pytest.mark.parametrize(("columns", "drawn"), [("10", "a" * 9), ("0", "a" * 79), ("x", "a" * 79)])

@@ -13,10 +13,10 @@ import pytest
 
 from jsonmutator import mutated
 from torchwheel import interpreters
+from torchwheel.compilers.compiler_cache import CacheUse
 from torchwheel.pipeline import bundled, inside
 from torchwheel.smoke import testing
-from torchwheel.smoke.environment import Environment
-from torchwheel.steps.compiler_cache import CacheUse
+from torchwheel.smoke.trial_environment import Environment
 from torchwheel_runtime.builder import sources
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.process import ProcessResult

@@ -28,7 +28,7 @@ OTHERS = {
     "image/engine.py",
     "pipeline/frontend.py",  # raises the error that PEP 517's hooks expect
     "process.py",
-    "steps/compiler_cache.py",  # a server that runs beside the build
+    "compilers/compiler_cache.py",  # a server that runs beside the build
     "smoke/probe.py",
 }
 

@@ -11,7 +11,7 @@ from torchwheel.install.environment import TargetEnvironment, find_environment
 from torchwheel.install.installer import Installer, find_installer, install_others
 from torchwheel.interpreters import find_interpreter, running_interpreter
 from torchwheel.pipeline.repair import repair
-from torchwheel.smoke.environment import _make_venv
+from torchwheel.smoke.trial_environment import _make_venv
 from torchwheel_runtime.doctor.importing import import_package
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.pip import run_pip

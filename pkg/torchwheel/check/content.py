@@ -11,7 +11,6 @@ from torchwheel.inspect.installed import (
     PROGRAMS,
     is_outside,
     owner_of,
-    parse_entry_points,
     runs_at_start,
 )
 from torchwheel.inspect.wheel import Wheel, is_library
@@ -47,8 +46,9 @@ def require_content(
             name of a requirement, of a module of Python or of a package that others install.
         allowed: whether a file is declared as meant.
     """
-    if wheel.build:
-        raise GateError(f"its file name has the build tag {wheel.build}; none expected")
+    if wheel.named.build:
+        tag = "".join(map(str, wheel.named.build))
+        raise GateError(f"its file name has the build tag {tag}; none expected")
     for member in wheel.members:
         if fault := _fault_of(member, wheel, declared):
             if allowed(member):
@@ -126,7 +126,9 @@ def _require_entry_points(wheel: Wheel, declared: Declared | None) -> None:
     Without the project's sources a program must be named after it, as must a group of others: they
     are run by other programs, some whenever those start.
     """
-    for group, names in parse_entry_points(wheel.entry_points).items():
+    if fault := wheel.faults.get("entry_points"):
+        raise GateError(fault)
+    for group, names in wheel.entry_points.items():
         programs = group in PROGRAMS
         for name, target in names.items():
             what = f"entry_points.txt: {group} {quote(name)} = {quote(target)}"

@@ -112,6 +112,12 @@ def read_facts(path: Path, program: Path | None = None) -> WheelFacts:
     return WheelFacts(Fact(fault=opened.fault), Fact(), Fact(), Fact())
 
 
+def read_audit(path: Path) -> Audit:
+    """What auditwheel says of a wheel; any fault of the wheel is an error."""
+    with open_wheel(path) as opened, opened.extract() as files:
+        return _audit(opened.wheel, _libraries(files))
+
+
 def _facts_of(opened: OpenWheel, program: Path | None) -> WheelFacts:
     with opened.extract() as files:
         libraries = fact(lambda: _libraries(files))

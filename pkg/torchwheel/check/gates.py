@@ -1,21 +1,18 @@
-"""The gates over wheels: both tables of them, one run, and `torchwheel check`.
+"""The gates over wheels: the table of them, one run, and `torchwheel check`."""
 
-`GATES` hold a wheel to its torchwheel.json, `NAMED_GATES` hold anybody's wheel to what its name and
-metadata say.
-"""
-
+import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import __version__
+from torchwheel.check import named_gates
 from torchwheel.check.archs import archs
 from torchwheel.check.content import content
 from torchwheel.check.facts import GateError, Limits, WheelFacts, fact, read_facts
 from torchwheel.check.libraries import platform_tag, runtime, torch_symbols
 from torchwheel.check.metadata import metadata
-from torchwheel.check.named_claims import case_of
-from torchwheel.check.named_gates import NAMED_GATES, findings_of_gate
+from torchwheel.check.named_claims import NamedCase, case_of
 from torchwheel.findings import CheckResult, finding_of_wheel, sarif_text, summary_text
 from torchwheel.inspect.inspection import inspect_wheel
 from torchwheel_runtime import files
@@ -47,19 +44,38 @@ def _require_size(size_: int, most: float) -> str:
     return f"{mib:.2f} MiB of {most:g} MiB"
 
 
-Gate = Callable[[WheelFacts, Limits], str]
-"""Returns a line about what holds; the gate has failed if it raises anything."""
+@dataclasses.dataclass(frozen=True)
+class Gate:
+    """A gate in both its forms; None where it has but one.
+
+    Attributes:
+        by_claims: holds a wheel to its torchwheel.json. It returns a line about what holds, and has
+            failed if it raises anything.
+        by_name: holds anybody's wheel to what its name and metadata say. It yields findings, and
+            has failed if one of them is an error.
+    """
+
+    by_claims: Callable[[WheelFacts, Limits], str] | None = None
+    by_name: Callable[[NamedCase], Iterable[named_gates.Row]] | None = None
+
 
 GATES: Mapping[str, Gate] = {
-    "record": record,
-    "content": content,
-    "metadata": metadata,
-    "archs": archs,
-    "torch-symbols": torch_symbols,
-    "runtime": runtime,
-    "platform-tag": platform_tag,
-    "size": size,
+    "record": Gate(record, named_gates.record),
+    "content": Gate(content, named_gates.content),
+    "metadata": Gate(metadata, named_gates.metadata),
+    "archs": Gate(archs),
+    "gpu-code": Gate(by_name=named_gates.gpu_code),
+    "torch-symbols": Gate(torch_symbols, named_gates.torch_symbols),
+    "python-abi": Gate(by_name=named_gates.python_abi),
+    "runtime": Gate(runtime, named_gates.runtime),
+    "run-paths": Gate(by_name=named_gates.run_paths),
+    "platform-tag": Gate(platform_tag, named_gates.platform_tag),
+    "size": Gate(size),
 }
+"""Every gate, in the order in which they are run; docs/gates.md has a section for each."""
+
+OF_CLAIMS = {name: gate.by_claims for name, gate in GATES.items() if gate.by_claims}
+OF_NAMES = {name: gate.by_name for name, gate in GATES.items() if gate.by_name}
 
 
 Judged = tuple[tuple[CheckResult, ...], tuple[Finding, ...]]
@@ -73,14 +89,13 @@ def run_gates(
     return judge(read_facts(wheel, cuobjdump), limits)
 
 
-def judge(
-    facts: WheelFacts, limits: Limits, gates: Mapping[str, Gate] = GATES
-) -> tuple[CheckResult, ...]:
+def judge(facts: WheelFacts, limits: Limits) -> tuple[CheckResult, ...]:
     """The verdict of every gate on facts already read."""
     if facts.wheel.fault is not None:
-        return _unread(gates, " ".join(facts.wheel.fault.split()))
+        return _unread(OF_CLAIMS, " ".join(facts.wheel.fault.split()))
     return tuple(
-        _run_gate(name, functools.partial(gate, facts, limits))[0] for name, gate in gates.items()
+        _run_gate(name, functools.partial(gate, facts, limits))[0]
+        for name, gate in OF_CLAIMS.items()
     )
 
 
@@ -92,7 +107,7 @@ def judge_named(wheel: Path, max_size_mib: float | None = None) -> Judged:
     try:
         case = case_of(inspect_wheel(wheel))
     except TorchwheelError as error:
-        unread = _unread(NAMED_GATES, shorten_line(str(error)))
+        unread = _unread(OF_NAMES, shorten_line(str(error)))
         return unread, _failed(unread)
 
     def sized() -> Iterable[Finding]:
@@ -100,13 +115,22 @@ def judge_named(wheel: Path, max_size_mib: float | None = None) -> Judged:
         return ()
 
     gates: dict[str, Callable[[], str | Iterable[Finding]]] = {
-        name: functools.partial(findings_of_gate, case, name) for name in NAMED_GATES
+        name: functools.partial(_findings, case, name) for name in OF_NAMES
     }
     if max_size_mib is not None:
         gates["size"] = sized
     judged = [_run_gate(name, gate) for name, gate in gates.items()]
     findings = tuple(finding for _, found in judged for finding in found)
     return tuple(result for result, _ in judged), findings
+
+
+def findings_of(case: NamedCase) -> tuple[Finding, ...]:
+    """The findings of all gates about anybody's wheel, package or library."""
+    return tuple(finding for name in OF_NAMES for finding in _findings(case, name))
+
+
+def _findings(case: NamedCase, name: str) -> Iterator[Finding]:
+    return (finding_of_wheel(name, *row) for row in OF_NAMES[name](case))
 
 
 def _run_gate(
@@ -155,7 +179,7 @@ def faults(results: Sequence[CheckResult]) -> str:
 
 def all_passed(results: Sequence[CheckResult]) -> bool:
     """Whether every gate of the table was run and held."""
-    return [result.name for result in results] == list(GATES) and all(r.ok for r in results)
+    return [result.name for result in results] == list(OF_CLAIMS) and all(r.ok for r in results)
 
 
 def gates_text(results: Sequence[CheckResult]) -> str:
@@ -190,8 +214,9 @@ def check_wheels(
             findings = _failed(results)
         found[str(wheel)] = findings
         print(f"{escape(wheel.name)}\n{gates_text(results)}", end="")
-    sized = {} if max_size_mib is None else {"size": size}
-    gates: Mapping[str, Callable[..., object]] = {**NAMED_GATES, **sized} if auto else GATES
+    gates: Mapping[str, Callable[..., object]] = OF_CLAIMS
+    if auto:
+        gates = {**OF_NAMES, **({} if max_size_mib is None else {"size": size})}
     sentences = {name: (gate.__doc__ or name).splitlines()[0] for name, gate in gates.items()}
     try:
         if sarif:

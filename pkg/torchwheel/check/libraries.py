@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from torchwheel.check import torch_symbols as tables
 from torchwheel.check.audit import (
     DRIVER,
+    Audit,
     allowed_for_part,
     allowed_libraries,
     declarable_libraries,
@@ -31,6 +32,8 @@ from torchwheel_runtime.validate.at_load import tag_floor
 from torchwheel_runtime.versions import version_numbers
 
 ANY = "any"
+STATIC_LIBSTDCXX = '"-static-libstdc++ -Wl,--exclude-libs,libstdc++.a"'
+"""The linker's flags for a wheel that must run with an older libstdc++ than its compiler's."""
 
 
 def platform_tag(facts: WheelFacts, limits: Limits) -> str:
@@ -48,10 +51,20 @@ def platform_tag(facts: WheelFacts, limits: Limits) -> str:
         raise GateError(f"no manylinux policy admits it: {because}")
     if not platforms <= {audit.tag, *audit.aliases}:
         raise GateError(f"the symbols say {audit.tag}, the file name {named}: {because}")
-    needs, newest = tag_floor([audit.tag]), limits.newest_glibc
-    if newest and needs and version_numbers(needs) > version_numbers(newest):
-        raise GateError(f"{audit.tag} is for newer systems than glibc {newest}: {because}")
+    require_glibc(audit, limits.newest_glibc)
     return f"{audit.tag}: {because}"
+
+
+def require_glibc(audit: Audit, newest: str | None) -> None:
+    """Raise a GateError for a wheel that needs a newer C library than glibc `newest`."""
+    needs = tag_floor([audit.tag or ""])
+    if not newest or not needs or version_numbers(needs) <= version_numbers(newest):
+        return
+    because = "; ".join(audit.causes) or "nothing stricter is known"
+    do = f'build without these functions, or set containers.glibc: "{needs}" in matrix.yaml'
+    if any(cause.startswith(("GLIBCXX_", "CXXABI_")) for cause in audit.causes):
+        do = f"link libstdc++ in, build.environment: {{LDFLAGS: {STATIC_LIBSTDCXX}}}; else {do}"
+    raise GateError(f"{audit.tag} is for newer systems than glibc {newest}: {because}; {do}")
 
 
 def runtime(facts: WheelFacts, limits: Limits) -> str:

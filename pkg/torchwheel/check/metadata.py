@@ -15,13 +15,13 @@ from torchwheel_runtime.files import record_hash
 def metadata(facts: WheelFacts, _: Limits) -> str:
     """Name, version, local version, torch range and tags agree wherever they stand."""
     wheel, claims = facts.wheel.read(), facts.claims
-    if wheel.metadata_fault:
-        raise GateError(f"METADATA is not valid: {wheel.metadata_fault}")
+    if fault := wheel.faults.get("metadata"):
+        raise GateError(f"METADATA is not valid: {fault}")
     _require_equal("METADATA Name", canonicalize_name(wheel.metadata.name), wheel.name)
     _require_equal("METADATA Version", str(wheel.metadata.version), str(wheel.version))
     _require_equal("local version of the file name", wheel.version.local, claims.local)
     _require_equal("WHEEL Tag", _text(wheel.wheel_tags), _text(wheel.tags))
-    _require_equal("WHEEL Root-Is-Purelib", wheel.root_is_purelib, claims.abi == "pure")
+    _require_equal("WHEEL Root-Is-Purelib", wheel.purelib, claims.abi == "pure")
     _require_interpreter(wheel, claims)
     _require_torch(wheel, claims)
     _require_parts(wheel, claims)

@@ -7,7 +7,7 @@ holds if none of its findings is an error.
 import dataclasses
 import fnmatch
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from packaging.specifiers import SpecifierSet
@@ -16,14 +16,13 @@ from packaging.utils import canonicalize_name
 from torchwheel.check.limited_api import outside_limited_api
 from torchwheel.check.named_claims import NamedCase, NamedClaims
 from torchwheel.data import read
-from torchwheel.findings import finding_of_wheel
 from torchwheel.inspect.installed import OF_PYTHON, owner_of
 from torchwheel.inspect.library_facts import MODULE, LibraryFacts
 from torchwheel_runtime.arch.model import BRANDS, Backend
 from torchwheel_runtime.inspect.elf import qualified_name
 from torchwheel_runtime.text import join_names, quote, shorten
 from torchwheel_runtime.validate.at_load import tag_floor
-from torchwheel_runtime.validate.findings import Finding, Level
+from torchwheel_runtime.validate.findings import Level
 from torchwheel_runtime.versions import major_version, version_numbers
 
 _NAMED = 3
@@ -31,7 +30,6 @@ _NAMED = 3
 
 Row = tuple[str, Level, str]
 """A finding of a gate, without the gate's name: the fact, the level and the place."""
-NamedGate = Callable[[NamedCase], Iterator[Row]]
 
 
 def _error(found: str, where: str = "") -> Row:
@@ -328,26 +326,3 @@ def platform_tag(case: NamedCase) -> Iterator[Row]:
         glibc = library.versions.get("GLIBC")
         if floor and glibc and version_numbers(glibc) > version_numbers(floor):
             yield _error(f"needs glibc {glibc}, the tag promises {floor}", library.name)
-
-
-NAMED_GATES: Mapping[str, NamedGate] = {
-    "record": record,
-    "content": content,
-    "metadata": metadata,
-    "gpu-code": gpu_code,
-    "torch-symbols": torch_symbols,
-    "python-abi": python_abi,
-    "runtime": runtime,
-    "run-paths": run_paths,
-    "platform-tag": platform_tag,
-}
-
-
-def findings_of_gate(case: NamedCase, name: str) -> tuple[Finding, ...]:
-    """The findings of one gate."""
-    return tuple(finding_of_wheel(name, *row) for row in NAMED_GATES[name](case))
-
-
-def findings_of(case: NamedCase) -> tuple[Finding, ...]:
-    """The findings of all gates."""
-    return tuple(finding for name in NAMED_GATES for finding in findings_of_gate(case, name))

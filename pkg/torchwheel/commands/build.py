@@ -121,8 +121,8 @@ def matrix(options: argparse.Namespace) -> int:
 )
 def wheels(options: argparse.Namespace) -> int:
     """Build the variants; with --show print cibuildwheel's options instead."""
+    from torchwheel.pipeline.build_records import Selection, WheelsRequest, last_request
     from torchwheel.pipeline.container_options import show_options
-    from torchwheel.pipeline.records import Selection, WheelsRequest, last_request
     from torchwheel.pipeline.wheels import wheels
 
     request = request_of(WheelsRequest, options, "show", "resume")
@@ -183,7 +183,7 @@ def kernels(options: argparse.Namespace) -> int:
 )
 def images(options: argparse.Namespace) -> int:
     """Pull or build the images and print their names."""
-    from torchwheel.image.build import images
+    from torchwheel.image.images import images
 
     with Terminal().live_line() as progress:
         print(images(options.matrix, options.variant, progress, push=options.push))
@@ -193,7 +193,7 @@ def images(options: argparse.Namespace) -> int:
 @command("base-images", "Make the base images here, with mmdebstrap.", MATRIX, IMAGES_FOR)
 def base_images(options: argparse.Namespace) -> int:
     """Make the base images and print their names."""
-    from torchwheel.image.build import base_images
+    from torchwheel.image.images import base_images
 
     with Terminal().live_line() as progress:
         print(base_images(options.matrix, options.variant, progress))
@@ -214,9 +214,8 @@ def base_images(options: argparse.Namespace) -> int:
     option(
         "--archs-by",
         choices=("environment", "declared", "replaced"),
-        default="environment",
         help="the project leaves the archs to TORCH_CUDA_ARCH_LIST, hard-codes those of --archs, "
-        "or hard-codes others, which are replaced (default: environment)",
+        "or hard-codes others, which are replaced (default: as its matrix.yaml or setup.py says)",
     ),
     option(
         "--allow",
@@ -268,6 +267,15 @@ def base_images(options: argparse.Namespace) -> int:
         help="a variable for the project's setup.py; may be repeated",
     ),
     option(
+        "--config-setting",
+        "--config-settings",
+        dest="settings",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a setting for the project's build backend, as pip's; may be repeated",
+    ),
+    option(
         "--cache",
         metavar="DIR|URL",
         help="a compiler cache that builds share: a folder, redis://HOST:PORT or s3://BUCKET/PREFIX",
@@ -299,12 +307,18 @@ def base_images(options: argparse.Namespace) -> int:
 def build(options: argparse.Namespace) -> int:
     """Build a project that does not know torchwheel."""
     from torchwheel.check.facts import Limits
+    from torchwheel.compilers.cluster import parse_scheduler
+    from torchwheel.compilers.compiler_cache import parse_cache
     from torchwheel.pipeline.frontend import find_launcher
     from torchwheel.sdist.build import build_sdist, closing_text, compile_shard, plan_build
-    from torchwheel.sdist.request import SdistRequest, check_request, find_source, parse_allowed
-    from torchwheel.sdist.sandbox import parse_variables
-    from torchwheel.steps.cluster import parse_scheduler
-    from torchwheel.steps.compiler_cache import parse_cache
+    from torchwheel.sdist.request import (
+        SdistRequest,
+        check_request,
+        find_source,
+        parse_allowed,
+        parse_settings,
+        parse_variables,
+    )
     from torchwheel_runtime.shards import parse_shard
     from torchwheel_runtime.toolkit.cache import cache_folder
 
@@ -322,6 +336,7 @@ def build(options: argparse.Namespace) -> int:
         limits=Limits(options.max_size_mib, allowed=tuple(map(parse_allowed, options.allowed))),
         launcher=find_launcher(print_error) if options.launcher else (),
         variables=parse_variables(options.variables, os.environ),
+        settings=parse_settings(options.settings),
         cache=parse_cache(options.cache) if options.cache else None,
         on=parse_scheduler(options.on, os.environ) if options.on else None,
     )

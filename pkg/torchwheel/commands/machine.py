@@ -50,12 +50,11 @@ def doctor(options: argparse.Namespace) -> int:
 @command(
     "install",
     "Install the wheel of an index that fits this machine and its torch, which stays as it is.",
-    option("name", help='the project, e.g. "demo" or "demo==1.0.0"'),
+    option("name", help='the project, e.g. "demo" or "demo==1.0.0", or the file of a wheel'),
     option(
         "--index",
-        required=True,
         metavar="URL",
-        help="the index: https://, file://, or http:// on loopback",
+        help="the index: https://, file://, or http:// on loopback; a file needs none",
     ),
     option(
         "--python", type=Path, metavar="PATH", help="the environment's Python (default: this one)"

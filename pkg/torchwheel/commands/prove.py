@@ -50,9 +50,9 @@ def check(options: argparse.Namespace) -> int:
 )
 def inspect(options: argparse.Namespace) -> int:
     """Print a report for each subject."""
+    from torchwheel.check.gates import findings_of
     from torchwheel.check.inspection_text import inspection_json, inspection_text
     from torchwheel.check.named_claims import case_of
-    from torchwheel.check.named_gates import findings_of
     from torchwheel.inspect.inspection import inspect
 
     report = inspection_json if options.json else inspection_text
@@ -88,8 +88,8 @@ def inspect(options: argparse.Namespace) -> int:
 )
 def smoke(options: argparse.Namespace) -> int:
     """Run the smoke tests of a wheel and write their record."""
-    from torchwheel.smoke.record import record_text
     from torchwheel.smoke.requirements import bundled_with
+    from torchwheel.smoke.smoke_record import record_text
     from torchwheel.smoke.testing import Trial, smoke
     from torchwheel_runtime.toolkit.cache import cache_folder
 
@@ -99,7 +99,7 @@ def smoke(options: argparse.Namespace) -> int:
         from torchwheel.inspect.wheel import read_wheel
         from torchwheel.matrix.load import load
         from torchwheel.pipeline.sources import project_folder, trial_of
-        from torchwheel.smoke.environment import default_torch
+        from torchwheel.smoke.trial_environment import default_torch
 
         matrix = load(options.matrix)
         root = options.matrix.resolve().parent

@@ -187,8 +187,8 @@ def verify(options: argparse.Namespace) -> int:
 )
 def index_build(options: argparse.Namespace) -> int:
     """Write the index's folder."""
-    from torchwheel.index.build import build_index_of_releases
-    from torchwheel.index.contents import store_of
+    from torchwheel.index.listing import store_of
+    from torchwheel.index.writer import build_index_of_releases
 
     store = store_of(options.address, os.environ)
     places, out = options.catalogue, options.out

@@ -22,6 +22,10 @@ VARIABLE = "TORCHWHEEL_ENGINE"
 Volume = tuple[str, str, str]
 """A folder or file of the host, its path in the container, and "ro" or "rw"."""
 
+_RUNTIME = "runc"
+"""What restricted.conf has podman start containers with."""
+_SBIN = "/usr/sbin:/usr/local/sbin"
+"""Where podman looks for it too."""
 LABEL = "torchwheel.run"
 """Label of every container a run starts; its value names the run's output folder."""
 
@@ -124,6 +128,21 @@ class Engine:
             seconds = (seconds or 0.0) + int(used[1]) / 1e6
         return seconds
 
+    def check_works(self) -> None:
+        """Raise if the engine cannot run or build: in a second, where an image takes minutes."""
+        self.call(["info"], "the container engine")
+        if self.name == "docker" and not self.succeeds(["buildx", "version"]):
+            raise TorchwheelError(
+                "docker: expected its plugin buildx, which builds images, found none: "
+                "`apt-get install docker-buildx`"
+            )
+
+    def free_space(self) -> tuple[Path, int] | None:
+        """The folder of the images, and its free bytes; None where it is not on this machine."""
+        field = "{{.DockerRootDir}}" if self.name == "docker" else "{{.Store.GraphRoot}}"
+        folder = Path(self._answer(["info", "--format", field]).strip() or "/nowhere")
+        return (folder, shutil.disk_usage(folder).free) if folder.is_dir() else None
+
     def _answer(self, arguments: Sequence[str]) -> str:
         """The output of a command that is quick; empty if it is not, or does not start."""
         try:
@@ -171,10 +190,17 @@ def find_engine(environ: Mapping[str, str] = os.environ) -> Engine:
     if named != "podman" and shutil.which("docker", path=path) and (named or _docker_answers()):
         return Engine("docker", _DOCKER, rootless=_docker_is_rootless())
     if named != "docker" and shutil.which("podman", path=path):
-        return Engine("podman", _podman_environ(environ), rootless=os.geteuid() != 0)
+        variables = _podman_environ(environ)
+        if variables and not shutil.which(_RUNTIME, path=f"{path}{os.pathsep}{_SBIN}"):
+            raise TorchwheelError(
+                "podman: this machine may not raise limits (no CAP_SYS_RESOURCE), so crun fails; "
+                f"expected {_RUNTIME}, found none: `apt-get install {_RUNTIME}`, or name settings "
+                "of your own in CONTAINERS_CONF"
+            )
+        return Engine("podman", variables, rootless=os.geteuid() != 0)
     raise TorchwheelError(
         f"no container engine: {named or 'neither docker (with its server running) nor podman'} "
-        "is here; install one, e.g. `apt-get install podman`, or build without containers"
+        f"is here: `apt-get install podman {_RUNTIME}`"
     )
 
 

@@ -1,67 +1,20 @@
-"""Container images as data: the image that a variant needs, and its content.
-
-Debian's packages are those of one day, from a service that keeps every state.
-"""
+"""Container images as data: the image that a variant needs, and its content."""
 
 import dataclasses
 import hashlib
-import http.client
-import os
 import platform
-import ssl
-import urllib.request
 from collections.abc import Container, Mapping
 from pathlib import Path
-from urllib.error import HTTPError, URLError
 
 from torchwheel.data import FOLDER, read
-from torchwheel.matrix.forms import SERVICE
+from torchwheel.image.debian import gxx_suite, newest_glibc, service_of
 from torchwheel.matrix.sections import Containers, Matrix, Toolkit
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.project_links import own_paths
-from torchwheel_runtime.errors import TorchwheelError, UsageError
-from torchwheel_runtime.fetch import open_url
+from torchwheel_runtime.arch.releases import cxx_standard
+from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.toolkit.index import requirement_lines
 from torchwheel_runtime.toolkit.lock import components, pinned_requirements
-
-_SERVICE = "TORCHWHEEL_SNAPSHOTS"
-"""Names another service of Debian's archive than the matrix, or _TODAY."""
-_TODAY = "none"
-"""Asks for the packages of today: an image that is made of them has another digest."""
-
-
-def service_of(containers: Containers, environ: Mapping[str, str] = os.environ) -> str | None:
-    """The address of Debian's archive as it was on any day; None for the packages of today."""
-    named = environ.get(_SERVICE) or containers.snapshot_service
-    if containers.snapshot is None or named == _TODAY:
-        return None
-    if named is None:
-        raise UsageError(
-            "matrix.yaml: containers.snapshot: expected containers.snapshot_service beside it, "
-            f"found none; name it there or in {_SERVICE}, or set that to `{_TODAY}`"
-        )
-    try:
-        return SERVICE.check(named)
-    except ValueError as error:
-        raise UsageError(f"{_SERVICE}: {error}") from None
-
-
-def require_snapshot(service: str, date: str, suite: str) -> None:
-    """Ask the service for a release of that day, before an engine is started for nothing."""
-    address = f"{service}/debian/{date}/dists/{suite}/InRelease"
-    try:
-        request = urllib.request.Request(address, method="HEAD")  # noqa: S310 - http or https
-        open_url(request, ssl.create_default_context()).close()
-    except (http.client.HTTPException, OSError, ValueError) as error:
-        # An answer with an error says it itself; else the reason is inside.
-        inside = isinstance(error, URLError) and not isinstance(error, HTTPError)
-        found = getattr(error, "reason", error) if inside else error
-        raise TorchwheelError(
-            f"{address}: expected Debian's {suite} of that day, found: {found}; pull the image by "
-            f"its digest, name a mirror in {_SERVICE}, or take the packages of today: "
-            f"{_SERVICE}={_TODAY}"
-        ) from None
-
 
 LOCAL = "localhost/torchwheel"
 
@@ -220,9 +173,18 @@ def python_image(
 
 
 def cuda_image(
-    recipes: Recipes, toolkit: Toolkit, python: str, platform_: str, cross: bool
+    recipes: Recipes,
+    toolkit: Toolkit,
+    python: str,
+    platform_: str,
+    cross: bool,
+    standard: int = 17,
 ) -> Image:
-    """The image with one CUDA toolkit and one CPython, for wheels of `platform_`."""
+    """The image with one CUDA toolkit and one CPython, for wheels of `platform_`.
+
+    Its g++ has the C++ standard `standard`.
+    """
+    base = recipes.containers.base
     host = "linux_x86_64" if cross else platform_
     files = {
         "requirements.txt": recipes.read("requirements.txt"),
@@ -239,8 +201,16 @@ def cuda_image(
         files["toolkit/toolkit-aarch64.txt"] = requirement_lines(
             pinned_requirements(own, platform_)
         )
+    gxx = gxx_suite(base, toolkit, standard)
+    if cross and gxx != base:
+        raise UsageError(
+            f"toolkit {toolkit.name}: no cross compiler of {base} has C++{standard}, which torch's "
+            f"headers need; build the wheels of {platform_} on a machine of it"
+        )
+    files["glibc-limit.py"] = recipes.read("glibc-limit.py")
+    files["compiler/newer-gxx.sh"] = recipes.read("newer-gxx.sh")
     needs: dict[str, Image | BaseImage] = {
-        "BASE_IMAGE": debian(recipes, recipes.containers.base),
+        "BASE_IMAGE": debian(recipes, base),
         "PYTHON_IMAGE": python_image(recipes, python),
     }
     if toolkit.packages:
@@ -248,10 +218,17 @@ def cuda_image(
             recipes, toolkit.packages.suite, snapshot=toolkit.packages.snapshot
         )
     suffix = "-for-aarch64" if cross else ""
+    if gxx != base:
+        needs["COMPILER_IMAGE"] = debian(recipes, gxx)
+        suffix = f"-cxx{standard}"
     return Image(
         name=f"cuda-{toolkit.version}-{python_tag(python)}{suffix}",
         recipe=recipes.read("cuda.Dockerfile"),
-        args={**_toolkit_args(toolkit), "CROSS": _CROSS_COMPILER if cross else ""},
+        args={
+            **_toolkit_args(toolkit),
+            "CROSS": _CROSS_COMPILER if cross else "",
+            "GLIBC": newest_glibc(recipes.containers),
+        },
         files=files,
         needs=needs,
         beside=("PYTHON_IMAGE", "requirements.txt"),
@@ -278,9 +255,14 @@ def rocm_image(recipes: Recipes, toolkit: Toolkit, python: str) -> Image:
     return Image(
         name=name,
         recipe=recipes.read("rocm.Dockerfile"),
-        args={**_toolkit_args(toolkit), "APT_TARGET": packages.target or ""},
+        args={
+            **_toolkit_args(toolkit),
+            "APT_TARGET": packages.target or "",
+            "GLIBC": newest_glibc(recipes.containers),
+        },
         files={
             "requirements.txt": recipes.read("requirements.txt"),
+            "glibc-limit.py": recipes.read("glibc-limit.py"),
             "expect-versions.sh": recipes.read("expect-versions.sh"),
         },
         needs={
@@ -351,7 +333,11 @@ def image_of(matrix: Matrix, variant: Variant, root: Path, machine: str | None =
             f"{variant.id}: is cross-compiled for linux_aarch64 with a toolkit from PyPI only; "
             f"build it on a machine of {variant.platform}"
         )
-    return cuda_image(recipes, toolkit, python_of(matrix, variant), variant.platform, cross)
+    of_headers = variant.torch_release if variant.abi == "aten" and not variant.part else None
+    standard = cxx_standard(of_headers)
+    return cuda_image(
+        recipes, toolkit, python_of(matrix, variant), variant.platform, cross, standard
+    )
 
 
 def emulated_image(matrix: Matrix, variant: Variant, root: Path) -> Image | None:

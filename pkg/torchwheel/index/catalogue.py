@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from torchwheel.evidence.files import Believed, verify_published
-from torchwheel.index.note import plain
+from torchwheel.index.needs import plain
 from torchwheel.inspect.wheel import Wheel, parse_file_name
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime import files

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from packaging.tags import parse_tag
 
-from torchwheel.index.contents import File, Index, IndexGroup
 from torchwheel.index.groups import CPU, TorchBuild, accepts, torch_builds
+from torchwheel.index.listing import File, Index, IndexGroup
 from torchwheel_runtime.text import size_text
 
 ANY = "any"

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import jinja2
 
-from torchwheel.index.contents import File, Index, IndexGroup
 from torchwheel.index.front import fronts, pip_command
-from torchwheel.index.note import KEY
+from torchwheel.index.listing import File, Index, IndexGroup
+from torchwheel.index.needs import KEY
 from torchwheel.index.withdrawals import ProjectStatus
 from torchwheel_runtime.text import size_text
 

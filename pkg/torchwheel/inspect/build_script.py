@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal
 
+from torchwheel.matrix.sections import ArchsBy
 from torchwheel_runtime.arch.model import CudaArch
+from torchwheel_runtime.arch.releases import ToolkitRelease
 
 SETUP = "setup.py"
 ARCH_LIST = "TORCH_CUDA_ARCH_LIST"
@@ -22,7 +24,7 @@ ASKS_TORCH = frozenset(
     }
 )
 """Functions of torch.cuda whose answer depends on the machine's GPUs; a build answers them itself
-(`torchwheel.steps.pretended_gpu`)."""
+(`torchwheel.compilers.pretended_gpu`)."""
 TOOLKIT_HOMES = frozenset({"CUDA_HOME", "ROCM_HOME", "HIP_HOME"})
 QUESTION = re.compile(
     r"(?<![\w.])(nvidia-smi|rocminfo|rocm-smi|rocm_agent_enumerator|amdgpu-arch|lspci|pynvml"
@@ -234,6 +236,24 @@ def archs_in(text: str) -> Iterator[CudaArch]:
                 ptx.append(arch)  # nvcc keeps PTX of what `-arch` alone names.
     for arch in dict.fromkeys([*machine, *ptx]):
         yield arch.with_ptx(arch in ptx)
+
+
+def hard_coded_archs(
+    script: BuildScript, release: ToolkitRelease
+) -> tuple[tuple[CudaArch, ...], ArchsBy]:
+    """The archs that a script hard-codes and a release can compile, and who decides about them.
+
+    Code for one arch alone (9.0a) is built as the script says; nvcc's other archs are replaced.
+    """
+    if not script.archs:
+        return (), "replaced" if script.own_archs else "environment"
+    able = {arch.in_binary for arch in release.archs if isinstance(arch, CudaArch)}
+    kept: dict[CudaArch, bool] = {}
+    for arch in script.archs:
+        if arch.in_binary in able:
+            kept[arch.in_binary] = kept.get(arch.in_binary, False) or arch.ptx
+    archs = tuple(arch.with_ptx(ptx) for arch, ptx in sorted(kept.items()))
+    return archs, "declared" if any(arch.suffix for arch in kept) else "replaced"
 
 
 def each_once(variables: Iterable[BuildVariable]) -> tuple[BuildVariable, ...]:

@@ -9,47 +9,36 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import hashlib
-import importlib.metadata
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
-
-from packaging.metadata import Metadata
-from packaging.tags import Tag
+from typing import Literal
 
 from torchwheel.inspect.archive import Archive, Member, open_archive
-from torchwheel.inspect.installed import is_outside, parse_entry_points, runs_at_start
+from torchwheel.inspect.installed import is_outside, runs_at_start
 from torchwheel.inspect.library_facts import LibraryFacts, ReadBudget, read_facts_of_library
 from torchwheel.inspect.wheel import (
-    WheelName,
-    find_dist_info,
-    member_bytes,
-    member_text,
+    Faults,
+    PackageMetadata,
+    parse_fields,
     parse_file_name,
-    parse_metadata,
-    parse_wheel_file,
-    read_claims,
     read_entry_points,
-    verify_record,
+    read_package_metadata,
 )
-from torchwheel_runtime.claims import FILE as CLAIMS_FILE
-from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.doctor import dist_info
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.files import record_hash
 from torchwheel_runtime.inspect import budgets
-from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC, parse_record, replace_command
+from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
 from torchwheel_runtime.inspect.window import WheelError, open_regular
-from torchwheel_runtime.ownership import is_irregular
 from torchwheel_runtime.text import escape, nearest, quote
 
 _ZIP_MAGIC = b"PK\3\4"
 _THREADS = 2
 
 
-@dataclasses.dataclass(frozen=True)
-class Inspection:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inspection(PackageMetadata):
     """The facts of a wheel, an installed package or a library.
 
     Attributes:
@@ -57,31 +46,14 @@ class Inspection:
         kind: "wheel", "package" or "library".
         size: bytes of the file; of a package, those of its files.
         unpacked: bytes of its files.
-        members: names of its files.
         libraries: the facts of each library, in the order of the file.
-        named: what the file name says; None unless it is a wheel's.
-        metadata: the fields of METADATA; None if they cannot be read.
-        wheel_tags: the tags of WHEEL; None if they cannot be read.
-        purelib: whether WHEEL says that it is pure; None if it cannot be read.
-        claims: those of its torchwheel.json; None if it has none.
-        entry_points: those of entry_points.txt, by group.
-        faults: what is wrong with "name", "record", "metadata", "wheel", "claims" or
-            "entry_points", by that word.
     """
 
     title: str
-    kind: str
+    kind: Literal["wheel", "package", "library"]
     size: int
     unpacked: int
-    members: tuple[str, ...]
     libraries: tuple[LibraryFacts, ...]
-    named: WheelName | None = None
-    metadata: Metadata | None = None
-    wheel_tags: frozenset[Tag] | None = None
-    purelib: bool | None = None
-    claims: Claims | None = None
-    entry_points: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
-    faults: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -135,34 +107,35 @@ def inspect(subject: str) -> Inspection:
 def inspect_library(path: Path) -> Inspection:
     """Read one library."""
     facts = read_facts_of_library(path, path.name, ReadBudget())
-    return Inspection(path.name, "library", facts.size, facts.size, (path.name,), (facts,))
-
-
-def _refuse_irregular_metadata() -> None:
-    """Python reads these files of every package, to find the one of a name."""
-    for entry in sys.path:
-        for name in ("METADATA", "RECORD", "WHEEL", "top_level.txt", "entry_points.txt"):
-            for path in filter(is_irregular, Path(entry or ".").glob(f"*.dist-info/{name}")):
-                raise WheelError(
-                    f"{path}: expected a file, found a pipe or a device; "
-                    f"{replace_command(path.parent)}"
-                )
+    return Inspection(
+        title=path.name,
+        kind="library",
+        size=facts.size,
+        unpacked=facts.size,
+        members=(path.name,),
+        libraries=(facts,),
+    )
 
 
 def inspect_package(name: str) -> Inspection:
     """Read an installed package by the name of its distribution, or of a module of it."""
-    _refuse_irregular_metadata()
-    modules = importlib.metadata.packages_distributions()
-    known = {str(d.metadata["Name"]).lower() for d in importlib.metadata.distributions()}
-    try:
-        distribution = importlib.metadata.distribution(modules.get(name, [name])[0])
-    except (importlib.metadata.PackageNotFoundError, ValueError) as error:
-        advice = nearest(name.lower(), sorted(known))
+    folders = dist_info.dist_infos()
+    if not (found := dist_info.find_distribution(name, folders)):
+        advice = nearest(name.lower(), sorted(set(map(dist_info.name_key, folders))))
         raise UsageError(
             f"{quote(name)}: expected a file, or a package of this Python, found neither; {advice}"
-        ) from error
+        )
+    folder = found[0]
+    if folder.suffix == ".egg":  # a zip file
+        return inspect_wheel(folder)
+    info = dist_info.read_dist_info(folder)
+    if info.irregular:
+        raise WheelError(
+            f"{info.irregular[0]}: expected a file, found a pipe or a device; "
+            f"{dist_info.replace_command(folder)}"
+        )
     budget = ReadBudget()
-    files = {str(file): Path(str(file.locate())) for file in distribution.files or ()}
+    files = {str(file): folder.parent / file for file in info.files}
     sizes = {name: path.stat().st_size for name, path in files.items() if path.is_file()}
     libraries: list[LibraryFacts] = []
     for member in sizes:
@@ -172,70 +145,40 @@ def inspect_package(name: str) -> Inspection:
         if len(libraries) == budgets.LIBRARIES:
             raise WheelError(f"{name}: more than {budgets.LIBRARIES} ELF files in it")
         libraries.append(read_facts_of_library(files[member], member, budget))
-    total = sum(sizes.values())
-    title = f"{distribution.metadata['Name']} {distribution.version}"
-    faults: dict[str, str] = {}
-    raw = (distribution.read_text("METADATA") or "").encode()[: budgets.METADATA_BYTES]
-    fields = _fields_of(raw, distribution.read_text("WHEEL"), faults)
-    with _faults_of(faults, "entry_points"):
-        text = distribution.read_text("entry_points.txt") or ""
-        fields["entry_points"] = parse_entry_points(text[: budgets.METADATA_BYTES])
-    members, read = tuple(sizes), tuple(libraries)
-    return Inspection(title, "package", total, total, members, read, faults=faults, **fields)
+    faults = Faults(strict=False)
+    raw = dist_info.read_metadata(folder).encode()[: budgets.METADATA_BYTES]
+    text = (dist_info.read_text(folder, "entry_points.txt") or "")[: budgets.METADATA_BYTES]
+    return Inspection(
+        title=f"{info.name} {info.version}",
+        kind="package",
+        size=sum(sizes.values()),
+        unpacked=sum(sizes.values()),
+        members=tuple(sizes),
+        libraries=tuple(libraries),
+        entry_points=read_entry_points(text, faults),
+        faults=faults,
+        **parse_fields(raw, dist_info.read_text(folder, "WHEEL"), faults),
+    )
 
 
 def inspect_wheel(path: Path) -> Inspection:
     """Read a wheel."""
-    faults: dict[str, str] = {}
+    faults, named = Faults(strict=False), None
     with open_archive(path) as archive:
         try:
             digests, libraries = _read_members(archive)
         except WheelError as error:
             raise WheelError(f"{escape(path.name)}: {error}") from error
-        size, unpacked = path.stat().st_size, sum(member.size for member in archive.files)
-        members = tuple(member.name for member in archive.files)
-        fields: dict[str, Any] = {}
-        with _faults_of(faults, "name"):
-            fields["named"] = parse_file_name(path.name)
-        with _faults_of(faults, "record", "metadata", "wheel"):
-            dist_info = find_dist_info(members)
-            with _faults_of(faults, "record"):
-                text = member_text(archive, f"{dist_info}/RECORD", budgets.RECORD_BYTES)
-                verify_record(archive, parse_record(text), dist_info, digests)
-            with _faults_of(faults, "claims"):
-                fields["claims"] = read_claims(archive, f"{dist_info}/{CLAIMS_FILE}")
-            with _faults_of(faults, "entry_points"):
-                text = read_entry_points(archive, f"{dist_info}/entry_points.txt")
-                fields["entry_points"] = parse_entry_points(text)
-            with _faults_of(faults, "metadata", "wheel"):
-                raw = member_bytes(archive, f"{dist_info}/METADATA", budgets.METADATA_BYTES)
-                wheel = member_text(archive, f"{dist_info}/WHEEL", budgets.WHEEL_FILE_BYTES)
-                fields |= _fields_of(raw, wheel, faults)
-    return Inspection(
-        path.name, "wheel", size, unpacked, members, libraries, faults=faults, **fields
-    )
-
-
-@contextlib.contextmanager
-def _faults_of(faults: dict[str, str], *names: str) -> Iterator[None]:
-    """Turn what is malformed into the fault of these files."""
-    try:
-        yield
-    except WheelError as error:
-        faults.update(dict.fromkeys(names, str(error)))
-
-
-def _fields_of(raw: bytes, wheel: str | None, faults: dict[str, str]) -> dict[str, Any]:
-    """The facts of METADATA and WHEEL."""
-    fields: dict[str, Any] = {}
-    with _faults_of(faults, "metadata"):
-        fields["metadata"], fault = parse_metadata(raw)
-        if fault:
-            faults["metadata"] = fault
-    if wheel is not None:
-        with _faults_of(faults, "wheel"):
-            fields["wheel_tags"], fields["purelib"] = parse_wheel_file(wheel)
-    return fields
+        with faults.of("name"):
+            named = parse_file_name(path.name)
+        return Inspection(
+            title=path.name,
+            kind="wheel",
+            size=path.stat().st_size,
+            unpacked=sum(member.size for member in archive.files),
+            libraries=libraries,
+            **read_package_metadata(archive, named, faults, digests),
+        )
 
 
 def _read_members(archive: Archive) -> tuple[dict[str, str], tuple[LibraryFacts, ...]]:

@@ -63,9 +63,10 @@ def read_scripts(folder: Path) -> BuildScript:
         or any("CMake" in one.kind for one in script.extensions)
     )
     calls_cmake = script.cmake and not by_cmake
-    files = _cmake_files(folder, deep=calls_cmake) if by_cmake or calls_cmake else []
+    unknown = not script.extensions  # so CMake may compile it
+    files = _cmake_files(folder, deep=calls_cmake) if by_cmake or calls_cmake or unknown else []
     # A setup.py that calls CMake gives it the options itself.
-    options = not any("CMake" in one.kind for one in script.extensions) and not calls_cmake
+    options = by_cmake and not any("CMake" in one.kind for one in script.extensions)
     script = merge(script, (_search_cmake(folder, name, options=options) for name in files))
     return dataclasses.replace(script, cmake=by_cmake or (calls_cmake and bool(files)))
 

@@ -39,7 +39,7 @@ def unpack(archive: Path, target: Path) -> Path:
             )
         else:
             _unpack_tar(archive, target)
-    tops = [path for path in target.iterdir() if path.is_dir() and not path.is_symlink()]
+    tops = [path for path in target.iterdir() if not path.is_symlink() and path.is_dir()]
     projects = [path for path in (target, *tops) if is_project(path)]
     if not projects or (len(tops) > 1 and projects[0] != target):
         found = ", ".join(sorted(path.name for path in target.iterdir()))

@@ -9,7 +9,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from packaging.metadata import InvalidMetadata, Metadata
 from packaging.tags import Tag, parse_tag
@@ -17,7 +17,8 @@ from packaging.utils import BuildTag, NormalizedName, parse_wheel_filename
 from packaging.version import Version
 
 from torchwheel.inspect.archive import Archive, Member, open_archive
-from torchwheel_runtime import claims
+from torchwheel.inspect.installed import parse_entry_points
+from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.files import record_hash
 from torchwheel_runtime.inspect import budgets
@@ -79,33 +80,6 @@ _LONGEST_REASON = 300
 _METADATA_FIELD = re.compile(rb"^[^ \t\r\n]", re.MULTILINE)
 
 
-@dataclasses.dataclass(frozen=True)
-class Wheel:
-    """A wheel whose RECORD holds. `tags` are the file name's, `wheel_tags` are WHEEL's."""
-
-    path: Path
-    name: NormalizedName
-    version: Version
-    tags: frozenset[Tag]
-    metadata: Metadata
-    metadata_bytes: bytes
-    wheel_tags: frozenset[Tag]
-    root_is_purelib: bool
-    record: dict[str, RecordEntry]
-    claims: claims.Claims | None
-    members: tuple[str, ...]
-    size: int
-    """Bytes of the file itself."""
-    build: str = ""
-    """The build tag of the file name."""
-    executable: tuple[str, ...] = ()
-    """Files with a permission to execute."""
-    entry_points: str = ""
-    """The text of entry_points.txt."""
-    metadata_fault: str = ""
-    """What packaging's rules refuse in METADATA: not in a field that a gate reads."""
-
-
 class WheelName(NamedTuple):
     """What the file name of a wheel says."""
 
@@ -113,6 +87,71 @@ class WheelName(NamedTuple):
     version: Version
     build: BuildTag
     tags: frozenset[Tag]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PackageMetadata:
+    """What a distribution says of itself, in its file name and in its dist-info folder.
+
+    Attributes:
+        members: names of its files.
+        named: what the file name says; None unless it is a wheel's.
+        metadata: the fields of METADATA; None if they cannot be read.
+        metadata_bytes: METADATA itself.
+        wheel_tags: the tags of WHEEL; None if they cannot be read.
+        purelib: whether WHEEL says that it is pure; None if it cannot be read.
+        record: the entries of RECORD, which hold; empty if they do not.
+        claims: those of its torchwheel.json; None if it has none.
+        entry_points: those of entry_points.txt, by group.
+        faults: what is wrong with "name", "record", "metadata", "wheel", "claims" or
+            "entry_points", by that word. Where there are fields of METADATA, the fault is in none
+            that a gate reads.
+    """
+
+    members: tuple[str, ...]
+    named: WheelName | None = None
+    metadata: Metadata | None = None
+    metadata_bytes: bytes = b""
+    wheel_tags: frozenset[Tag] | None = None
+    purelib: bool | None = None
+    record: Mapping[str, RecordEntry] = dataclasses.field(default_factory=dict)
+    claims: claims_file.Claims | None = None
+    entry_points: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    faults: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Wheel(PackageMetadata):
+    """A wheel whose RECORD holds and that says all it must.
+
+    Attributes:
+        path: the file.
+        size: its bytes.
+        executable: files with a permission to execute.
+    """
+
+    path: Path
+    size: int
+    named: WheelName
+    metadata: Metadata
+    wheel_tags: frozenset[Tag]
+    purelib: bool
+    executable: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> NormalizedName:
+        """The distribution's name, of the file name."""
+        return self.named.name
+
+    @property
+    def version(self) -> Version:
+        """The version, of the file name."""
+        return self.named.version
+
+    @property
+    def tags(self) -> frozenset[Tag]:
+        """The tags, of the file name."""
+        return self.named.tags
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,32 +217,89 @@ def open_wheel(path: Path) -> Iterator[OpenWheel]:
 
 
 def _verified(path: Path, named: WheelName, archive: Archive) -> Wheel:
-    members = tuple(member.name for member in archive.files)
-    dist_info = find_dist_info(members)
-    entries = parse_record(member_text(archive, f"{dist_info}/RECORD", budgets.RECORD_BYTES))
-    verify_record(archive, entries, dist_info)
-    raw = member_bytes(archive, f"{dist_info}/METADATA", budgets.METADATA_BYTES)
-    wheel_file = member_text(archive, f"{dist_info}/WHEEL", budgets.WHEEL_FILE_BYTES)
-    wheel_tags, purelib = parse_wheel_file(wheel_file)
-    metadata, metadata_fault = parse_metadata(raw)
     return Wheel(
         path=path,
-        name=named.name,
-        version=named.version,
-        tags=named.tags,
-        metadata=metadata,
-        metadata_bytes=raw,
-        wheel_tags=wheel_tags,
-        root_is_purelib=purelib,
-        record=entries,
-        claims=read_claims(archive, f"{dist_info}/{claims.FILE}"),
-        members=members,
         size=path.stat().st_size,
-        build="".join(map(str, named.build)),
         executable=tuple(f.name for f in archive.files if f.mode & 0o111),
-        entry_points=read_entry_points(archive, f"{dist_info}/entry_points.txt"),
-        metadata_fault=metadata_fault,
+        **read_package_metadata(archive, named, Faults(strict=True)),
     )
+
+
+class Faults(dict[str, str]):
+    """What is malformed, by the word of the file; if `strict`, it is an error at once."""
+
+    def __init__(self, *, strict: bool) -> None:
+        super().__init__()
+        self._strict = strict
+
+    @contextlib.contextmanager
+    def of(self, *words: str) -> Iterator[None]:
+        """Note a WheelError as the fault of these files."""
+        try:
+            yield
+        except WheelError as error:
+            if self._strict:
+                raise
+            self.update(dict.fromkeys(words, str(error)))
+
+
+def read_package_metadata(
+    archive: Archive,
+    named: WheelName | None,
+    faults: Faults,
+    digests: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The fields of PackageMetadata for a wheel.
+
+    Args:
+        archive: the wheel's.
+        named: what its file name says.
+        faults: takes what is malformed.
+        digests: the hashes of all files, where they are known.
+    """
+    members = tuple(member.name for member in archive.files)
+    fields: dict[str, Any] = {"members": members, "named": named, "faults": faults}
+    with faults.of("record", "metadata", "wheel"):
+        dist_info = find_dist_info(members)
+        with faults.of("record"):
+            text = member_text(archive, f"{dist_info}/RECORD", budgets.RECORD_BYTES)
+            entries = parse_record(text)
+            verify_record(archive, entries, dist_info, digests)
+            fields["record"] = entries
+        with faults.of("metadata", "wheel"):
+            raw = member_bytes(archive, f"{dist_info}/METADATA", budgets.METADATA_BYTES)
+            wheel = member_text(archive, f"{dist_info}/WHEEL", budgets.WHEEL_FILE_BYTES)
+            fields |= parse_fields(raw, wheel, faults)
+        with faults.of("claims"):
+            fields["claims"] = read_claims(archive, f"{dist_info}/{claims_file.FILE}")
+        with faults.of("entry_points"):
+            name = f"{dist_info}/entry_points.txt"
+            if name in archive.members:
+                text = member_text(archive, name, budgets.METADATA_BYTES)
+                fields["entry_points"] = read_entry_points(text, faults)
+    return fields
+
+
+def parse_fields(raw: bytes, wheel: str | None, faults: Faults) -> dict[str, Any]:
+    """The fields of PackageMetadata that METADATA and WHEEL have."""
+    fields: dict[str, Any] = {"metadata_bytes": raw}
+    if wheel is not None:
+        with faults.of("wheel"):
+            fields["wheel_tags"], fields["purelib"] = parse_wheel_file(wheel)
+    with faults.of("metadata"):
+        fields["metadata"], fault = parse_metadata(raw)
+        if fault:
+            faults["metadata"] = fault
+    return fields
+
+
+def read_entry_points(text: str, faults: Faults) -> Mapping[str, Mapping[str, str]]:
+    """The entry points; malformed ones are a fault, which gate `content` alone judges."""
+    try:
+        return parse_entry_points(text)
+    except WheelError as error:
+        faults["entry_points"] = str(error)
+        return {}
 
 
 def parse_file_name(file: str) -> WheelName:
@@ -299,18 +395,13 @@ def parse_wheel_file(text: str) -> tuple[frozenset[Tag], bool]:
     return tags, purelib == "true"
 
 
-def read_entry_points(archive: Archive, name: str) -> str:
-    """The text of entry_points.txt; empty without the file."""
-    return member_text(archive, name, budgets.METADATA_BYTES) if name in archive.members else ""
-
-
-def read_claims(archive: Archive, name: str) -> claims.Claims | None:
+def read_claims(archive: Archive, name: str) -> claims_file.Claims | None:
     """The claims of a wheel of ours; None without the file."""
     if name not in archive.members:
         return None
     text = member_text(archive, name, budgets.METADATA_BYTES)
     try:
-        return claims.loads(text, name)
+        return claims_file.loads(text, name)
     except TorchwheelError as error:
         raise WheelError(str(error)) from error
 

@@ -11,7 +11,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from torchwheel.findings import finding_of_wheel
-from torchwheel.index.note import WheelNeeds
+from torchwheel.index.needs import WheelNeeds
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import OfferedWheel
 from torchwheel_runtime.arch.model import backend_of

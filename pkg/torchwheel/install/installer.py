@@ -1,4 +1,4 @@
-"""`torchwheel install NAME[==V] --index URL`: choose, download, verify, install with pip or uv."""
+"""`torchwheel install`: choose a wheel of an index, or take a file; verify it, install it."""
 
 import argparse
 import importlib.util
@@ -15,12 +15,20 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from torchwheel.install import report
+from torchwheel.install import explanation
 from torchwheel.install.attestation import Trust
-from torchwheel.install.contents import TORCH
+from torchwheel.install.downloaded import TORCH
 from torchwheel.install.environment import TargetEnvironment, find_environment
 from torchwheel.install.page import OfferedWheel
-from torchwheel.install.plan import Download, InstallPlan, Ranking, choose, parse_wanted, plan
+from torchwheel.install.plan import (
+    Download,
+    InstallPlan,
+    Ranking,
+    choose,
+    choose_file,
+    parse_wanted,
+    plan,
+)
 from torchwheel_runtime import process
 from torchwheel_runtime.console import Progress, Quiet, Terminal
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
@@ -37,21 +45,28 @@ def run_install(options: argparse.Namespace) -> int:
     """Carry out the command. Exit status: 0 if a wheel fits and, unless asked not to, is there."""
     if options.workflow and not options.repository:
         raise UsageError("--workflow goes with --repository OWNER/NAME")
-    wanted = parse_wanted(options.name)
-    check_address(options.index)
+    is_file = options.name.endswith(".whl")
+    wanted = None if is_file else parse_wanted(options.name)
+    if options.index:
+        check_address(options.index)
+    elif wanted:
+        raise UsageError(f"{wanted}: expected --index URL, found none; a wheel's file needs none")
     environment, fetch = find_environment(options.python), Fetcher()
-    ranking = choose(options.index, wanted, environment, fetch)
+    if wanted:
+        ranking = choose(options.index, wanted, environment, fetch)
+    else:
+        ranking = choose_file(Path(options.name), environment)
     if not options.json:
-        print(report.ranking_text(ranking, environment, why=options.why), flush=True)
+        print(explanation.ranking_text(ranking, environment, why=options.why), flush=True)
     done = None
-    problem = None if ranking.accepted else report.none_fits(ranking)
+    problem = None if ranking.accepted else explanation.none_fits(ranking)
     if problem is None and not environment.torch:
-        problem = report.no_torch(ranking)
+        problem = explanation.no_torch(ranking)
     if problem is None and not (options.dry_run or options.why):
         with Terminal().live_line() as live:
             done = _install(options, ranking, environment, fetch, Quiet() if options.json else live)
     if options.json:
-        print(report.ranking_json(ranking, environment, done))
+        print(explanation.ranking_json(ranking, environment, done))
     if problem:
         raise TorchwheelError(problem)
     return 0
@@ -183,7 +198,8 @@ def install_others(
     lines = [f"torch=={version}\n"] if version else []
     constraints.write_text("".join(lines), encoding="utf-8")
     environ = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
-    options = ["--quiet", "--constraint", str(constraints), *map(str, requirements)]
+    # Without --quiet, by which pip leaves out what a conflict is caused by.
+    options = ["--constraint", str(constraints), *map(str, requirements)]
     _run(installer, options, environ)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.tags import Tag
@@ -9,10 +10,11 @@ from packaging.utils import BuildTag, NormalizedName
 from packaging.version import Version
 
 from torchwheel.index.client import SHA256, OfferedFile, find_files
-from torchwheel.index.note import ALL, KEY, IndexNote, Kernels, WheelNeeds, read_bundled, read_note
+from torchwheel.index.needs import ALL, KEY, IndexNote, Kernels, WheelNeeds, read_bundled, read_note
 from torchwheel.inspect.local_version import LocalVersion, read_local_version
 from torchwheel.inspect.wheel import parse_file_name
 from torchwheel_runtime.fetch import Fetch, link
+from torchwheel_runtime.files import sha256
 from torchwheel_runtime.inspect.window import WheelError
 from torchwheel_runtime.versions import has_long_number
 
@@ -101,6 +103,24 @@ def _wheel(
         metadata=_metadata(entry, file.url),
         provenance=link(file.page, provenance) if provenance else None,
         bundled=bundled,
+    )
+
+
+def wheel_of_file(path: Path) -> OfferedWheel:
+    """A wheel that lies on this machine, as its name describes it."""
+    _, version, build, tags = parse_file_name(path.name)
+    said = read_local_version(version)
+    return OfferedWheel(
+        file=path.name,
+        version=version,
+        build=build,
+        tags=tags,
+        url=path.absolute().as_uri(),
+        needs=needs_of_name(said),
+        described=False,
+        said=said,
+        sha256=sha256(path),
+        size=path.stat().st_size,
     )
 
 

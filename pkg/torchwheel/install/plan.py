@@ -17,10 +17,10 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from torchwheel.index.groups import accepts
-from torchwheel.index.note import WheelNeeds, needs_of_claims
+from torchwheel.index.needs import WheelNeeds, needs_of_claims
 from torchwheel.install.attestation import Signature, Trust, verify_signature
 from torchwheel.install.choose import Judgement, best, judge
-from torchwheel.install.contents import (
+from torchwheel.install.downloaded import (
     TORCH,
     WheelMetadata,
     needs_of_libraries,
@@ -28,7 +28,7 @@ from torchwheel.install.contents import (
     read_metadata,
 )
 from torchwheel.install.environment import TargetEnvironment
-from torchwheel.install.page import OfferedWheel, find_page
+from torchwheel.install.page import OfferedWheel, find_page, wheel_of_file
 from torchwheel_runtime.arch.releases import torch_releases
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.fetch import Fetch
@@ -91,6 +91,29 @@ def choose(
         project = canonicalize_name(wanted.name)
         raise TorchwheelError(f"{index}: expected the project {project}, found none; check --index")
     return ranking
+
+
+def choose_file(path: Path, environment: TargetEnvironment) -> Ranking:
+    """Judge a wheel's file, by its claims or by its METADATA.
+
+    Raises:
+        UsageError: it is no wheel of an extension.
+    """
+    if not path.is_file():
+        raise UsageError(f"{path}: expected a wheel's file, found none")
+    candidate = wheel_of_file(path)
+    project = canonicalize_name(path.name.partition("-")[0])
+    wanted = parse_wanted(f"{project}=={candidate.version}")
+    metadata = read_metadata(path, candidate)
+    if metadata.claims:
+        needs = needs_of_claims(metadata.claims)
+        candidate = dataclasses.replace(candidate, needs=needs, described=True)
+    else:
+        found = metadata.torch_range(environment.markers)
+        needs = _with_range(candidate.needs, candidate, found)
+    judgement = judge(candidate, environment, wanted.specifier, needs)
+    accepted = best([judgement], environment)
+    return Ranking(project, candidate.url, (judgement,), tuple(accepted))
 
 
 def _ranking(
@@ -182,7 +205,7 @@ class InstallPlan:
 
 
 def plan(
-    index: str,
+    index: str | None,
     first: Judgement,
     environment: TargetEnvironment,
     fetch: Fetch,
@@ -193,7 +216,8 @@ def plan(
     """Download and verify a wheel, and those of its requirements that the index offers.
 
     Args:
-        index: the address of the index.
+        index: the address of the index; None for a wheel's file, whose requirements come from
+            where the installer is set up.
         first: the wheel that was chosen.
         environment: what is installed there is not installed again.
         fetch: where files come from.
@@ -215,6 +239,9 @@ def plan(
             requirement.marker = None
             found = _offered(index, requirement, environment, fetch)
             if found is None and name in (OURS, *asking.wheel.bundled):
+                if index is None:
+                    says = f"expected the index that the bundled package {name} is from, found none"
+                    raise UsageError(f"{asking.path.name}: {says}; name it with --index")
                 says = f"expected the bundled package {name} of {asking.path.name}, found none"
                 raise TorchwheelError(f"{index}: {says}; report it to the authors of the index")
             if found is None:
@@ -242,10 +269,12 @@ def _is_met(requirement: Requirement, version: str | None) -> bool:
 
 
 def _offered(
-    index: str, requirement: Requirement, environment: TargetEnvironment, fetch: Fetch
+    index: str | None, requirement: Requirement, environment: TargetEnvironment, fetch: Fetch
 ) -> Judgement | None:
     """The best wheel of a requirement, if the index offers the project at all."""
-    ranking = None if requirement.url else _ranking(index, requirement, environment, fetch)
+    if index is None or requirement.url:
+        return None
+    ranking = _ranking(index, requirement, environment, fetch)
     if ranking is None:
         return None
     if not ranking.accepted:

@@ -15,7 +15,7 @@ import torchwheel_runtime
 from torchwheel import __version__
 from torchwheel.inspect.wheel import read_bundled
 from torchwheel.matrix.rules import WHEEL_SUFFIX
-from torchwheel.pipeline import records
+from torchwheel.pipeline import build_records
 from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.repair import repack, repack_members
 from torchwheel.pipeline.sources import source_digest, stage
@@ -51,7 +51,7 @@ def build_bundled(
 
     `folders` are folders of distributions, or wheels, as the matrix names them.
     """
-    target, state = dist / BUNDLED_FOLDER, dist / records.FOLDER / _STATE
+    target, state = dist / BUNDLED_FOLDER, dist / build_records.FOLDER / _STATE
     key = _key(root, folders)
     if not _is_current(state, key, target):
         if folders:

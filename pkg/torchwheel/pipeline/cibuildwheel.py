@@ -66,6 +66,7 @@ class ContainerOptions:
         imports: what is imported, in place of the packages of the wheel.
         own: whether the project's own build makes the wheel, and not torchwheel's builder.
         settings: of the project's build backend.
+        newest_glibc: the newest C library that the wheel may need, "2.28"; empty for any.
     """
 
     engine: str
@@ -85,6 +86,7 @@ class ContainerOptions:
     imports: tuple[str, ...] = ()
     own: bool = False
     settings: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    newest_glibc: str = ""
 
     @property
     def identifier(self) -> str:
@@ -108,7 +110,9 @@ def settings(options: ContainerOptions) -> dict[str, object]:
         "dependency-versions": "latest",
         "environment": dict(options.environment),
         "before-build": f"{_INSIDE} account start",
-        "repair-wheel-command": f"{_INSIDE} finish {{wheel}} {{dest_dir}}",
+        "repair-wheel-command": " ".join(
+            [f"{_INSIDE} finish {{wheel}} {{dest_dir}}", *filter(None, [options.newest_glibc])]
+        ),
         # Gate torch-symbols holds an abi3 wheel to the limited API; cibuildwheel would install
         # another program for it, here and by its name.
         "audit-command": "",

@@ -7,14 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from torchwheel.image.build import BuiltImage, describe_image
+from torchwheel.compilers.compiler_cache import ENDLESS
 from torchwheel.image.engine import Engine, Volume, find_engine
+from torchwheel.image.images import BuiltImage, describe_image
 from torchwheel.image.recipes import image_of, is_cross, python_of
 from torchwheel.inspect.project_scripts import why_empty
 from torchwheel.matrix.load import load
 from torchwheel.matrix.sections import Matrix, Toolkit
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline import own_build
+from torchwheel.pipeline.build_records import WheelsRequest
 from torchwheel.pipeline.cibuildwheel import (
     BUNDLED,
     CA_BUNDLE,
@@ -35,14 +37,13 @@ from torchwheel.pipeline.inputs import (
     Run,
     build_environment,
     kernels_only,
+    newest_glibc,
     own_build_variables,
     torch_requirement,
 )
 from torchwheel.pipeline.own_build import OwnBuildPlan
-from torchwheel.pipeline.records import WheelsRequest
 from torchwheel.pipeline.sources import project_folder
 from torchwheel.smoke.requirements import BUNDLED_FOLDER, find_lock
-from torchwheel.steps.compiler_cache import ENDLESS
 from torchwheel_runtime.arch.lists import arch_list
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import UsageError
@@ -155,6 +156,7 @@ def options_of(
         imports=build.imports if ordinary else (),
         own=ordinary,
         settings=build.config_settings if ordinary else {},
+        newest_glibc=newest_glibc(run, variant) or "",
     )
 
 

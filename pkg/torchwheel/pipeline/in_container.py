@@ -2,20 +2,20 @@
 
 import contextlib
 import dataclasses
-import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import programs
-from torchwheel.image.build import BuiltImage, ensure_image, platform_option
 from torchwheel.image.engine import LABEL, Engine, volume_options
+from torchwheel.image.images import BuiltImage, ensure_image, platform_option
 from torchwheel.image.recipes import emulated_image
 from torchwheel.image.registry import registry_of
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.pipeline import cibuildwheel as cibw
 from torchwheel.pipeline import inside, own_build
+from torchwheel.pipeline.build_records import BuiltWheel
 from torchwheel.pipeline.cibuildwheel import (
     BUNDLED,
     OWN,
@@ -28,17 +28,16 @@ from torchwheel.pipeline.frontend import compile_step, failure_reason
 from torchwheel.pipeline.inputs import NATIVE, Clock, Run, claims_of
 from torchwheel.pipeline.inside import read_cache_use, read_usage
 from torchwheel.pipeline.kernel_artifacts import carry, check_taken, compiled_objects, empty_steps
-from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.sources import is_plain_file, stage
 from torchwheel.smoke import probe_source, results
-from torchwheel.smoke.record import SmokeRecord, dump_smoke
 from torchwheel.smoke.results import read_probe, record_from_files
+from torchwheel.smoke.smoke_record import SmokeRecord, dump_smoke
 from torchwheel.smoke.testing import arguments_of_tests, digest_of_tests
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime import process
-from torchwheel_runtime.builder.environment import SHARD
 from torchwheel_runtime.builder.extension import OBJECTS
 from torchwheel_runtime.builder.ninja import is_progress
+from torchwheel_runtime.builder.variables import SHARD
 from torchwheel_runtime.errors import TorchwheelError, program_error
 from torchwheel_runtime.files import write_text
 from torchwheel_runtime.shards import Shard
@@ -145,11 +144,6 @@ class Container:
         options = dataclasses.replace(options, volumes=(*options.volumes, *own))
         _give_volumes(self.engine, options.volumes)
         write_text(config, cibw.options_toml(options))
-        if importlib.util.find_spec("cibuildwheel") is None:
-            raise TorchwheelError(
-                "cibuildwheel is not installed here: `pip install cibuildwheel` (Python 3.11 or "
-                "later)"
-            )
         environ = {
             name: value for name, value in os.environ.items() if not name.startswith("CIBW_")
         }

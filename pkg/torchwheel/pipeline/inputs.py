@@ -22,10 +22,10 @@ from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.kernel_artifacts import KernelArtifact, digests
 from torchwheel.pipeline.sources import trial_of
 from torchwheel.smoke.testing import Trial
-from torchwheel.toolkit.torch_files import torch_file
+from torchwheel.toolkit.torch_files import TorchFile, torch_file
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime.arch.lists import VARIABLES, arch_list, cmake_archs
-from torchwheel_runtime.builder import environment
+from torchwheel_runtime.builder import variables
 from torchwheel_runtime.builder.recipe import own_sources_digest
 from torchwheel_runtime.claims import DLPACK_SINCE, Abi, Claims, Part
 from torchwheel_runtime.console import Progress
@@ -169,34 +169,34 @@ class BuildPaths:
 def build_environment(
     variant: Variant, paths: BuildPaths | None, launcher: str = ""
 ) -> dict[str, str]:
-    """The variables that configure setup.py (builder/environment.py lists them).
+    """The variables that configure setup.py (builder/variables.py lists them).
 
     A pure-Python variant needs no paths.
     """
     toolkit = variant.toolkit
     if toolkit is None or paths is None:
-        return {environment.ABI: variant.abi}
-    switches = environment.operator_switches(os.environ)
+        return {variables.ABI: variant.abi}
+    switches = variables.operator_switches(os.environ)
     rocm = toolkit.backend == "rocm"
     optional = {
-        environment.CXX: paths.cxx,
-        environment.SYSROOT: paths.sysroot,
-        environment.LAUNCHER: launcher,
-        environment.PART: variant.part,
-        environment.KERNELS: os.pathsep.join(paths.kernels),
+        variables.CXX: paths.cxx,
+        variables.SYSROOT: paths.sysroot,
+        variables.LAUNCHER: launcher,
+        variables.PART: variant.part,
+        variables.KERNELS: os.pathsep.join(paths.kernels),
     }
     return {
-        environment.ABI: variant.abi,
-        environment.BACKEND: toolkit.backend,
-        environment.NAME: variant.library,
-        environment.TOOLKIT: toolkit.version,
-        (environment.ROCM_PATH if rocm else environment.CUDA_HOME): paths.toolkit,
-        (environment.ROCM_ARCH if rocm else environment.ARCH_LIST): arch_list(toolkit.archs),
-        environment.TORCH: paths.torch,
-        environment.TORCH_RELEASE: variant.torch_release,
-        environment.PLATFORM: variant.platform,
-        environment.BUILD_FOLDER: paths.build,
-        environment.SHARED_FOLDER: paths.shared,
+        variables.ABI: variant.abi,
+        variables.BACKEND: toolkit.backend,
+        variables.NAME: variant.library,
+        variables.TOOLKIT: toolkit.version,
+        (variables.ROCM_PATH if rocm else variables.CUDA_HOME): paths.toolkit,
+        (variables.ROCM_ARCH if rocm else variables.ARCH_LIST): arch_list(toolkit.archs),
+        variables.TORCH: paths.torch,
+        variables.TORCH_RELEASE: variant.torch_release,
+        variables.PLATFORM: variant.platform,
+        variables.BUILD_FOLDER: paths.build,
+        variables.SHARED_FOLDER: paths.shared,
         **{name: value for name, value in optional.items() if value},
         **switches,
     }
@@ -217,14 +217,14 @@ def own_build_variables(
     elif toolkit:
         # CMake compiles a file for CUDACXX and CUDAARCHS before it knows of torch.
         found = {
-            environment.CUDA_HOME: str(home),
+            variables.CUDA_HOME: str(home),
             "CUDACXX": f"{home}/bin/nvcc",
             VARIABLES["cuda"]: arch_list(toolkit.archs),
             "CUDAARCHS": cmake_archs(toolkit.archs),
         }
     return {
         "MAX_JOBS": str(jobs),
-        environment.CXX: str(cxx),
+        variables.CXX: str(cxx),
         **found,
         # Many projects build for CUDA only if torch.cuda.is_available(). A build machine may have
         # no GPU; most of these projects heed this variable.
@@ -236,7 +236,7 @@ def own_build_variables(
 
 def kernels_only(run: Run) -> dict[str, str]:
     """The variable that forbids a build to compile kernels, if the run does."""
-    return {environment.KERNELS_ONLY: "1"} if run.kernels_only else {}
+    return {variables.KERNELS_ONLY: "1"} if run.kernels_only else {}
 
 
 def claims_of(
@@ -303,17 +303,19 @@ def limits_of(matrix: Matrix, root: Path, abi: Abi, glibc: str | None) -> Limits
 
 
 def torch_requirement(run: Run, variant: Variant) -> str | None:
-    """The file of torch that an ordinary project is built against."""
+    """The requirement on the torch that an ordinary project is built against."""
     if not variant.ordinary:
         return None
-    python = python_of(run.matrix, variant)
+    return torch_of(run.matrix, variant, run.cache, run.progress).requirement
+
+
+def torch_of(matrix: Matrix, variant: Variant, cache: Path, progress: Progress) -> TorchFile:
+    """The file of torch that an ordinary project is built against."""
+    python = python_of(matrix, variant)
     rocm = (
         variant.toolkit.version if variant.toolkit and variant.toolkit.backend == "rocm" else None
     )
-    file = torch_file(
-        variant.built_with, python, variant.platform, run.cache, run.progress, rocm=rocm
-    )
-    return file.requirement
+    return torch_file(variant.built_with, python, variant.platform, cache, progress, rocm=rocm)
 
 
 def own_inputs(run: Run, variant: Variant) -> str:
@@ -345,7 +347,7 @@ def cache_key(run: Run, variant: Variant, builder: Sequence[str]) -> str:
         "toolkit": toolkit.model_dump(mode="json") if toolkit else None,
         "components": [dataclasses.asdict(component) for component in locked],
         "builder": list(builder),
-        "switches": environment.operator_switches(os.environ) if variant.native else {},
+        "switches": variables.operator_switches(os.environ) if variant.native else {},
         "build": run.matrix.build.model_dump(mode="json") if run.matrix.build else None,
         "torch": torch_requirement(run, variant),
         "smoke": run.matrix.smoke.model_dump(mode="json"),

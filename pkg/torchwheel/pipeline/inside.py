@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from torchwheel.compilers.compiler_cache import CacheUse
 from torchwheel.smoke import probe_source
-from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel_runtime.files import write_text
@@ -107,8 +107,11 @@ def read_cache_use(folder: Path) -> CacheUse | None:
     return None
 
 
-def finish(wheel: Path, out: Path, folder: Path = VARIANT) -> Path:
-    """Repair a built wheel, write its claims into it and count what both steps used."""
+def finish(wheel: Path, out: Path, newest_glibc: str = "", folder: Path = VARIANT) -> Path:
+    """Repair a built wheel, write its claims into it and count what both steps used.
+
+    A wheel that needs a newer C library than `newest_glibc` ends here, before it is tried.
+    """
     account("build", folder)
     claims = claims_file.loads((folder / CLAIMS).read_text(encoding="utf-8"), CLAIMS)
     if (folder / PLAN).exists():
@@ -121,6 +124,11 @@ def finish(wheel: Path, out: Path, folder: Path = VARIANT) -> Path:
     from torchwheel.pipeline.repair import finish_wheel  # noqa: PLC0415
 
     finished = finish_wheel(wheel, claims, out)
+    if newest_glibc:
+        from torchwheel.check.facts import read_audit  # noqa: PLC0415
+        from torchwheel.check.libraries import require_glibc  # noqa: PLC0415
+
+        require_glibc(read_audit(finished), newest_glibc)
     account("repair", folder)
     return finished
 
@@ -143,8 +151,8 @@ def main(arguments: Sequence[str]) -> int:
     """Run one step."""
     try:
         match arguments:
-            case ["finish", wheel, out]:
-                finish(Path(wheel), Path(out))
+            case ["finish", wheel, out, *limit]:
+                finish(Path(wheel), Path(out), "".join(limit))
             case ["test", project, *more]:
                 run_tests(project, more)
             case ["prepare", project]:
@@ -155,7 +163,8 @@ def main(arguments: Sequence[str]) -> int:
                 account(step)
             case _:
                 raise UsageError(
-                    "expected finish WHEEL FOLDER | test PROJECT … | account STEP | prepare FOLDER"
+                    "expected finish WHEEL FOLDER [GLIBC] | test PROJECT … | account STEP | "
+                    "prepare FOLDER"
                 )
     except TorchwheelError as error:
         print(f"torchwheel: {error}", file=sys.stderr)

@@ -5,8 +5,8 @@ the inputs is in the name of the folder. An artifact is used if it has the input
 every object has the hash that the manifest says.
 
 Those of an ordinary project's shards are kept by the jobs that compile and taken by the one that
-links. The `ninja` of a divided build (steps/own_ninja.py) runs in the container and leaves its
-records and objects in the variant's folder.
+links. The `ninja` of a divided build (compilers/ninja_program.py) runs in the container and leaves
+its records and objects in the variant's folder.
 """
 
 import dataclasses
@@ -19,16 +19,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import __version__
+from torchwheel.compilers.compile_steps import ExpectedObject, check_steps
+from torchwheel.compilers.ninja_program import read_records, write_compiled
 from torchwheel.image.engine import Engine
 from torchwheel.matrix.kernel_builds import KernelBuild
 from torchwheel.pipeline.inside import DIVIDED
 from torchwheel.pipeline.sources import content_digest, is_plain_file, source_files
-from torchwheel.steps.graph import ExpectedObject, check_steps
-from torchwheel.steps.own_ninja import read_records, write_compiled
 from torchwheel_runtime.arch.lists import arch_list
-from torchwheel_runtime.builder.environment import operator_switches
 from torchwheel_runtime.builder.objects import MANIFEST, SCHEMA, CompiledObject, object_list_text
 from torchwheel_runtime.builder.recipe import own_sources_digest
+from torchwheel_runtime.builder.variables import operator_switches
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel_runtime.files import sha256, write_text
 from torchwheel_runtime.json_files import read_bounded, read_json

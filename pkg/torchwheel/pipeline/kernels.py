@@ -10,6 +10,7 @@ from pathlib import Path
 from torchwheel.matrix.kernel_builds import KernelBuild, compiled_variants, select_kernels
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant
+from torchwheel.pipeline.build_records import BuildCall
 from torchwheel.pipeline.executors import compiler_of
 from torchwheel.pipeline.inputs import Run
 from torchwheel.pipeline.kernel_artifacts import (
@@ -21,7 +22,6 @@ from torchwheel.pipeline.kernel_artifacts import (
     write_manifest,
 )
 from torchwheel.pipeline.on_host import container_reason
-from torchwheel.pipeline.records import BuildCall
 from torchwheel.pipeline.variant import elsewhere, inputs_of_kernels
 from torchwheel.pipeline.wheels import (
     at_work,
@@ -57,9 +57,9 @@ def kernels(request: KernelsRequest, progress: Progress) -> str:
         linking = [variant for build in builds for variant in build.variants]
         matrix = with_archs(matrix, linking, request.archs)
         builds = select_kernels(matrix, request.toolkits)
-    engine = engine_for(request, matrix)
+    compiled = [variant for build in builds for variant in compiled_variants(matrix, build)]
+    engine = engine_for(request, matrix, compiled, progress)
     request = dataclasses.replace(request, twice=request.twice and can_build_twice(matrix))
-    compiled = [variant for build in builds for variant in build.variants]
     out = Path(os.path.realpath(request.out))
     out.mkdir(parents=True, exist_ok=True)
     run = open_run(request, matrix, out, engine, progress)

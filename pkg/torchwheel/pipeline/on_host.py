@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from torchwheel.image.engine import Engine
 from torchwheel.matrix.variants import Variant
+from torchwheel.pipeline.build_records import BuiltWheel
 from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.inputs import (
     NATIVE,
@@ -19,14 +20,13 @@ from torchwheel.pipeline.inputs import (
     claims_of,
     kernels_only,
 )
-from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.repair import finish_wheel
-from torchwheel.smoke.record import SmokeRecord
+from torchwheel.smoke.smoke_record import SmokeRecord
 from torchwheel.smoke.testing import smoke
 from torchwheel.toolkit.provide import provide
-from torchwheel_runtime.builder.environment import SHARD
 from torchwheel_runtime.builder.extension import OBJECTS
 from torchwheel_runtime.builder.ninja import is_progress
+from torchwheel_runtime.builder.variables import SHARD
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.files import temporary_variables

@@ -8,8 +8,10 @@ import json
 import os
 import platform
 import re
+import shlex
 import shutil
 import sys
+import sysconfig
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -18,12 +20,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from torchwheel.check.audit import may_borrow
+from torchwheel.compilers import gpu_compiler, ninja_program, pretended_gpu
+from torchwheel.compilers.compiler_cache import wait_for_writes
 from torchwheel.inspect.wheel import open_wheel
 from torchwheel.pipeline.inside import CACHE_USE, DIVIDED, PLAN
 from torchwheel.smoke import probe_source
 from torchwheel.smoke.testing import EnvironmentTorch
-from torchwheel.steps import gpu_compiler, own_ninja, pretended_gpu
-from torchwheel.steps.compiler_cache import wait_for_writes
 from torchwheel.toolkit.toolkit_home import (
     assemble_cuda_home,
     assemble_rocm_home,
@@ -32,7 +34,7 @@ from torchwheel.toolkit.toolkit_home import (
 )
 from torchwheel_runtime import process
 from torchwheel_runtime.arch.model import Backend
-from torchwheel_runtime.builder.environment import SYSROOT, sysroot_flags
+from torchwheel_runtime.builder.variables import SYSROOT, sysroot_flags
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, program_error
 from torchwheel_runtime.files import write_text
@@ -64,6 +66,7 @@ PLACES = BuildPlaces(
 )
 """Those in a container. They are the same for every Python, so that compile commands are equal and
 a compiler cache serves all."""
+Work = Literal["", "plan", "shard", "link"]
 TORCH, TORCH_FACTS = "torch.txt", "torch.json"
 
 
@@ -98,7 +101,7 @@ class OwnBuildPlan:
     cxx: Path
     launcher: tuple[str, ...]
     python: str
-    work: Literal["", "plan", "shard", "link"] = ""
+    work: Work = ""
     shard: str = "1/1"
     why_empty: str = ""
 
@@ -127,7 +130,7 @@ def prepare(variant: Path, project: Path) -> None:
         _install(missing, constraint)
     if plan.work:
         found = sorted(path.name for path in PLACES.environment.glob("*.dist-info"))
-        write_text(variant / DIVIDED / own_ninja.REQUIREMENTS, "\n".join(found) + "\n")
+        write_text(variant / DIVIDED / ninja_program.REQUIREMENTS, "\n".join(found) + "\n")
         real = shutil.which("ninja")
         if real is None:
             raise TorchwheelError("expected a ninja on the PATH of the container, found none")
@@ -147,7 +150,13 @@ def make_compilers(
     Returns:
         CUDA_HOME or ROCM_HOME; None without a toolkit.
     """
-    if plan.launcher or older:
+    # The program itself: in the sandbox a virtual environment's link would lead nowhere.
+    python = os.path.realpath(sys.executable)
+    if plan.work == "plan":
+        for name, program in (("cc", _c_compiler()), (places.cxx.name, [str(plan.cxx), *older])):
+            held = gpu_compiler.guard(python, "", "", program)
+            write_script(places.cxx.with_name(name), held)
+    elif plan.launcher or older:
         write_script(places.cxx, [*plan.launcher, str(plan.cxx), *older])
     else:
         places.cxx.parent.mkdir(parents=True, exist_ok=True)
@@ -156,12 +165,20 @@ def make_compilers(
         return None
     name = "hipcc" if plan.backend == "rocm" else "nvcc"
     compiler = [*plan.launcher, str(plan.toolkit / "bin" / name), *older]
-    # The program itself: in the sandbox a virtual environment's link would lead nowhere.
-    python = os.path.realpath(sys.executable)
     held = gpu_compiler.guard(python, plan.archs, plan.archs_by, compiler)
     if plan.backend == "rocm":
         return assemble_rocm_home(places.toolkit_home, plan.toolkit, held)
     return assemble_cuda_home(places.toolkit_home, plan.toolkit, places.environment, held, plan.cxx)
+
+
+def _c_compiler() -> list[str]:
+    """The C compiler that setuptools takes, with its options."""
+    return shlex.split(os.environ.get("CC") or str(sysconfig.get_config_var("CC") or "cc"))
+
+
+def planned_variables(places: BuildPlaces, project: Path) -> dict[str, str]:
+    """The variables by which no compiler compiles a file of a project that is only planned."""
+    return {"CC": str(places.cxx.with_name("cc")), gpu_compiler.PLANNED: str(project)}
 
 
 def replace_ninja(
@@ -185,10 +202,10 @@ def replace_ninja(
     """
     if plan.work:
         shard = parse_shard(plan.shard, "shard")
-        command = own_ninja.command(
+        command = ninja_program.command(
             plan.work, steps, real, plan.cxx, plan.launcher, shard, keep=keep
         )
-        own_ninja.check_starts(write_script(places.ninja, command), python)
+        ninja_program.check_starts(write_script(places.ninja, command), python)
 
 
 def _declared(project: Path) -> Sequence[str]:

@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecut
 from typing import TypeVar
 
 from torchwheel.matrix.variants import Variant
-from torchwheel.pipeline.records import BuildRecord
+from torchwheel.pipeline.build_records import BuildRecord
 from torchwheel_runtime.builder.ninja import BYTES_PER_JOB, available_memory
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 

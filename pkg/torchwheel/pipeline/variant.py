@@ -14,7 +14,8 @@ from torchwheel.findings import CheckResult
 from torchwheel.inspect.project_scripts import why_empty
 from torchwheel.matrix.kernel_builds import KernelBuild, kernel_builds
 from torchwheel.matrix.variants import Variant
-from torchwheel.pipeline import records
+from torchwheel.pipeline import build_records
+from torchwheel.pipeline.build_records import BuildRecord
 from torchwheel.pipeline.executors import (
     Compiler,
     Executor,
@@ -31,7 +32,6 @@ from torchwheel.pipeline.kernel_artifacts import (
     digests,
     kernel_inputs,
 )
-from torchwheel.pipeline.records import BuildRecord
 from torchwheel.pipeline.sources import stage
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import (
@@ -53,12 +53,12 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
     run = _with_kernels(executor)
     executor = with_run(executor, run)
     key = cache_key(run, variant, executor.facts)
-    finished = records.load_finished(run.dist, variant.id, key)
+    finished = build_records.load_finished(run.dist, variant.id, key)
     if finished:
         return finished, False
     clock = Clock()
     # Below dist, so that the last rename stays on one disk.
-    scratch = run.dist / records.FOLDER
+    scratch = run.dist / build_records.FOLDER
     with (
         explain_full_disk(run.dist),
         tempfile.TemporaryDirectory(prefix="making-", dir=scratch) as folder,
@@ -76,12 +76,12 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
                 _reproduce(executor, built.wheel, Path(folder))
         if smoke and not smoke.ok:
             raise TorchwheelError(f"smoke: {smoke.why}; see {run.dist / 'smoke' / variant.id}.json")
-        records.forget_record(run.dist, variant.id)
+        build_records.forget_record(run.dist, variant.id)
         wheel = run.dist / built.wheel.name
         move_into_place(built.wheel, wheel)
     verdict = smoke.verdict if smoke else NOT_RUN
     record = dataclasses.replace(
-        records.record_wheel(variant, key, wheel, gates, verdict, clock),
+        build_records.record_wheel(variant, key, wheel, gates, verdict, clock),
         built_in=executor.place,
         cpu_seconds=built.cpu_seconds,
         peak_bytes=built.peak_bytes,
@@ -91,7 +91,7 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
         bundled=sha256_by_name(run.bundled),
         sources=run.tracked,
     )
-    records.save_record(run.dist, record)
+    build_records.save_record(run.dist, record)
     return record, True
 
 

@@ -8,22 +8,24 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel.image.engine import Engine, find_engine, reap_containers
-from torchwheel.index.build import IndexedWheel, build_index
-from torchwheel.index.contents import all_groups
+from torchwheel.compilers.compiler_cache import own_server
+from torchwheel.image.engine import Engine, reap_containers
 from torchwheel.index.front import pip_command
 from torchwheel.index.groups import groups_of
+from torchwheel.index.listing import all_groups
+from torchwheel.index.writer import IndexedWheel, build_index
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.rules import findings
 from torchwheel.matrix.sections import Matrix, ToolkitSection
 from torchwheel.matrix.variants import Variant, select
-from torchwheel.pipeline import records
+from torchwheel.pipeline import build_records
+from torchwheel.pipeline.before_images import ready_engine
+from torchwheel.pipeline.build_records import BuildCall, BuildRecord, WheelsRequest
 from torchwheel.pipeline.bundled import build_bundled
 from torchwheel.pipeline.frontend import find_launcher
 from torchwheel.pipeline.inputs import Run
 from torchwheel.pipeline.on_host import container_reason
-from torchwheel.pipeline.records import BuildCall, BuildRecord, WheelsRequest
 from torchwheel.pipeline.schedule import (
     Outcome,
     chains_of,
@@ -34,7 +36,6 @@ from torchwheel.pipeline.schedule import (
 )
 from torchwheel.pipeline.sources import project_folder, source_digest
 from torchwheel.pipeline.variant import build_variant
-from torchwheel.steps.compiler_cache import own_server
 from torchwheel_runtime.arch import lists
 from torchwheel_runtime.arch.devices import visible_gpus
 from torchwheel_runtime.arch.model import Arch, parse
@@ -58,7 +59,7 @@ def wheels(request: WheelsRequest, progress: Progress) -> tuple[str, int]:
     if request.archs:
         matrix = with_archs(matrix, variants, request.archs)
         variants = select(matrix, names)
-    engine = engine_for(request, matrix)
+    engine = engine_for(request, matrix, variants, progress, ("cibuildwheel",))
     for variant in variants:
         if reason := container_reason(variant, engine):
             raise UsageError(
@@ -66,13 +67,13 @@ def wheels(request: WheelsRequest, progress: Progress) -> tuple[str, int]:
             )
     # Path.resolve raises a RuntimeError for a ring of links.
     dist = Path(os.path.realpath(request.dist))
-    (dist / records.FOLDER).mkdir(parents=True, exist_ok=True)
+    (dist / build_records.FOLDER).mkdir(parents=True, exist_ok=True)
     at_once = request.at_once or slots(len(chains_of(variants)))
     jobs = jobs_each(variants, at_once, jobs_of(variants))
     busy = say_waiting(progress.say, f"another run writes to {dist}")
-    with hold_lock(dist / records.FOLDER / "lock", busy):
+    with hold_lock(dist / build_records.FOLDER / "lock", busy):
         _remove_leftovers(dist)
-        records.save_request(dist, request.selection)
+        build_records.save_request(dist, request.selection)
         run = open_run(request, matrix, dist, engine, progress)
         run = dataclasses.replace(
             run,
@@ -110,16 +111,29 @@ def _build_all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str
     if finished:
         fresh = [outcome.variant.id for outcome in outcomes if outcome.fresh]
         commands = _install_commands(run.matrix, finished, groups, index)
-        parts += [records.report_table(finished, fresh), "\n  ".join(["To install:", *commands])]
+        parts += [
+            build_records.report_table(finished, fresh),
+            "\n  ".join(["To install:", *commands]),
+        ]
     if failed:
         parts.append("\n".join(f"failed: {name}: {error}" for name, error in failed.items()))
     return "\n\n".join(parts), int(bool(failed))
 
 
-def engine_for(request: BuildCall, matrix: Matrix) -> Engine | None:
-    """What runs the containers of a call; None to build on this machine."""
+def engine_for(
+    request: BuildCall,
+    matrix: Matrix,
+    variants: Sequence[Variant],
+    progress: Progress,
+    modules: Sequence[str] = (),
+) -> Engine | None:
+    """What runs the containers of a call, ready for its variants; None to build on this machine."""
     # The torch and the toolkit of an ordinary project's own build are in a container alone.
-    return find_engine() if request.container or matrix.abis.ordinary else None
+    if not request.container and matrix.abis.ordinary is None:
+        return None
+    builds = [build for variant in variants for build in variant.builds]
+    root = request.matrix.resolve().parent
+    return ready_engine(matrix, builds, root, cache_folder(), progress, modules)
 
 
 def open_run(
@@ -199,9 +213,9 @@ def with_archs(matrix: Matrix, variants: Sequence[Variant], archs: Sequence[str]
 
 def _remove_leftovers(dist: Path) -> None:
     """Remove the temporary files of killed runs; the lock is held, so no other run uses them."""
-    for scratch in (dist / records.FOLDER).glob("making-*"):
+    for scratch in (dist / build_records.FOLDER).glob("making-*"):
         shutil.rmtree(scratch, ignore_errors=True)
-    for folder in (dist, dist / records.FOLDER, dist / "smoke"):
+    for folder in (dist, dist / build_records.FOLDER, dist / "smoke"):
         remove_leftovers(folder)
 
 
@@ -259,7 +273,7 @@ def index_wheels(run: Run, index: Path) -> Mapping[str, tuple[str, ...]]:
     tried_with = sha256_by_name(run.bundled)
     offered = [
         (record.variant, read_wheel(run.dist / record.file))
-        for record in records.all_records(run.dist)
+        for record in build_records.all_records(run.dist)
         if record.bundled == tried_with
     ]
     claimed = [(variant, wheel, wheel.claims) for variant, wheel in offered if wheel.claims]

@@ -18,11 +18,11 @@ from torchwheel.inspect.wheel import Wheel, read_bundled
 from torchwheel.matrix.rules import WHEEL_SUFFIX
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import Variant
-from torchwheel.pipeline import records as build_record
-from torchwheel.pipeline.records import BuildRecord
-from torchwheel.smoke import record as smoke_record
-from torchwheel.smoke.record import SmokeRecord
+from torchwheel.pipeline import build_records as build_record
+from torchwheel.pipeline.build_records import BuildRecord
+from torchwheel.smoke import smoke_record
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
+from torchwheel.smoke.smoke_record import SmokeRecord
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel_runtime.files import sha256

@@ -21,14 +21,14 @@ from torchwheel.index.catalogue import (
     read_catalogue,
     upload_times,
 )
-from torchwheel.index.contents import utc_time
+from torchwheel.index.listing import utc_time
 from torchwheel.matrix.variants import Variant
-from torchwheel.pipeline import records as build_record
+from torchwheel.pipeline import build_records as build_record
 from torchwheel.release.artifacts import SMOKE_FOLDER, HashedWheel, ReleaseCase
 from torchwheel.release.rules import on_gpu
 from torchwheel.release.sdists import Sdist
-from torchwheel.smoke import record as smoke_record
-from torchwheel.smoke.record import SmokeRecord
+from torchwheel.smoke import smoke_record
+from torchwheel.smoke.smoke_record import SmokeRecord
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel_runtime.files import make_folder_atomically, sha256
 from torchwheel_runtime.text import WIDTH, size_text, table_rows

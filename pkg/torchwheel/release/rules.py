@@ -15,7 +15,7 @@ from torchwheel.matrix.variants import PURE, gpu_runner
 from torchwheel.pipeline.inputs import claims_of
 from torchwheel.release.artifacts import ReleaseCase
 from torchwheel.release.sources import ReleaseSources, date_fault
-from torchwheel.smoke import record as smokes
+from torchwheel.smoke import smoke_record as smokes
 from torchwheel.smoke.testing import import_names
 from torchwheel_runtime.arch.model import Arch, Backend, parse
 from torchwheel_runtime.arch.releases import arch_names

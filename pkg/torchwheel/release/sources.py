@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 from torchwheel.findings import CheckResult
-from torchwheel.index.contents import utc_time
+from torchwheel.index.listing import utc_time
 from torchwheel.matrix.sections import Matrix
 from torchwheel.pipeline.sources import commit_time, project_folder, source_digest, tests_folder
-from torchwheel.smoke.record import SCHEMA, SmokeRecord
+from torchwheel.smoke.smoke_record import SCHEMA, SmokeRecord
 from torchwheel.smoke.testing import Suite, read_suite
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import MalformedError, TorchwheelError

@@ -8,13 +8,12 @@ from typing import Literal
 
 from packaging.version import Version
 
-from torchwheel.inspect.build_script import BuildScript
+from torchwheel.inspect.build_script import BuildScript, hard_coded_archs
 from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.load import parse
 from torchwheel.matrix.variants import python_tag
 from torchwheel.scaffold.foreign import ForeignProject
 from torchwheel.scaffold.templates import CARRIED, carried_files, render_templates
-from torchwheel_runtime.arch.model import CudaArch
 from torchwheel_runtime.arch.releases import ToolkitRelease, torch_releases
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.files import write_atomically
@@ -187,7 +186,7 @@ def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
         source: where builds find it.
         wheel: the name of the run-time half's wheel, which it carries.
     """
-    archs, archs_by = _archs(project)
+    archs, archs_by = hard_coded_archs(project.script, ToolkitRelease("cuda", CUDA))
     declared, script = project.declared, project.script
     python = declared.tag.python
     minors = _torch_minors(project)
@@ -208,7 +207,7 @@ def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
         "toolkit": ToolkitRelease("cuda", CUDA).name,
         "cuda": CUDA,
         "toolkits": f"[{ToolkitRelease('cuda', CUDA).name}]",
-        "archs": _yaml(archs),
+        "archs": _yaml([*map(str, archs)] or _ARCHS),
         "archs_by": archs_by,
         "divisible": not script.cmake,
         "requires": _yaml(project.build_requires),
@@ -253,24 +252,6 @@ def _who_decides(script: BuildScript) -> str:
 def _yaml(value: object) -> str:
     """A value as JSON, which YAML is; but YAML knows no characters in two halves."""
     return json.dumps(value, ensure_ascii=False)
-
-
-def _archs(project: ForeignProject) -> tuple[list[str], str]:
-    """The archs of the matrix, and who decides about them."""
-    script = project.script
-    if not script.archs:
-        return list(_ARCHS), "replaced" if script.own_archs else "environment"
-    able = {
-        arch.in_binary for arch in ToolkitRelease("cuda", CUDA).archs if isinstance(arch, CudaArch)
-    }
-    kept: dict[CudaArch, bool] = {}
-    for arch in script.archs:
-        if arch.in_binary in able:
-            kept[arch.in_binary] = kept.get(arch.in_binary, False) or arch.ptx
-    if not kept:
-        return list(_ARCHS), "replaced"
-    archs = [str(arch.with_ptx(ptx)) for arch, ptx in sorted(kept.items())]
-    return archs, "declared" if any(arch.suffix for arch in kept) else "replaced"
 
 
 def _torch_minors(project: ForeignProject) -> dict[str, list[str]]:

@@ -8,12 +8,14 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from torchwheel.check.libraries import stable_since
+from torchwheel.compilers.cluster import ClusterUse, check_cluster, cluster_use
+from torchwheel.compilers.compile_steps import StepRecord, steps_of_shard
+from torchwheel.compilers.compiler_cache import CacheUse
 from torchwheel.findings import CheckResult
 from torchwheel.inspect.build_script import BuildScript
-from torchwheel.inspect.project_scripts import read_scripts
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel.pipeline.build_records import BuildRecord, record_wheel, report_table
 from torchwheel.pipeline.own_build import libraries_of
-from torchwheel.pipeline.records import BuildRecord, record_wheel, report_table
 from torchwheel.pipeline.variant import check_gates, keep_rejected
 from torchwheel.sdist.confined import ConfinedBuild, confine
 from torchwheel.sdist.request import SdistRequest
@@ -25,10 +27,7 @@ from torchwheel.sdist.shard_lists import (
     read_lists,
     write_list,
 )
-from torchwheel.smoke.record import ImportRecord, MachineRecord
-from torchwheel.steps.cluster import ClusterUse, check_cluster, cluster_use
-from torchwheel.steps.compiler_cache import CacheUse
-from torchwheel.steps.graph import StepRecord, steps_of_shard
+from torchwheel.smoke.smoke_record import ImportRecord, MachineRecord
 from torchwheel_runtime.arch.lists import arch_list
 from torchwheel_runtime.arch.releases import torch_releases
 from torchwheel_runtime.console import Progress
@@ -91,8 +90,9 @@ def closing_text(record: SdistRecord, dist: Path) -> str:
         table += f"\n  cache {use.hits} objects were there, {use.misses} were compiled"
     if record.cluster:
         table += f"\n  cluster {record.cluster}"
-    command = shlex.join(["pip", "install", str(dist / record.wheel.file)])
-    return f"{table}\n\nTo install:\n  {command}"
+    # pip alone may replace torch, to meet a requirement of the wheel's.
+    command = shlex.join(["torchwheel", "install", str(dist / record.wheel.file)])
+    return f"{table}\n\nTo install it beside its torch, which stays as it is:\n  {command}"
 
 
 def build_sdist(
@@ -105,7 +105,8 @@ def build_sdist(
     lists = read_lists(shards) if shards else ()
     if request.on:
         check_cluster(request.on, request.launcher, host_compiler().path)
-    with confine(request, cache, progress) as confined:
+    # With a named cache its use is counted.
+    with confine(request, cache, progress, "link" if request.cache else "") as confined:
         if lists:
             check_identity(lists, identity_of(confined))
         built, clock = confined.build(lists), confined.clock
@@ -117,11 +118,11 @@ def build_sdist(
             gates = check_gates(wheel, request.limits, confined.source)
             facts = read_wheel(wheel)
             tried = confined.smoke(facts)
-        if offer := stable_offer(libraries_of(wheel), read_scripts(confined.source)):
+        if offer := stable_offer(libraries_of(wheel), confined.script):
             progress.say(f"{wheel.name}: {offer}")
         variant, host = confined.variant, confined.host
         record = SdistRecord(
-            source=request.source.name,
+            source=request.name,
             source_sha256=sha256(request.source) if request.source.is_file() else None,
             torch=confined.torch.version,
             toolkit=variant.toolkit.version if variant.toolkit else None,
@@ -142,10 +143,10 @@ def build_sdist(
     return record
 
 
-def stable_offer(libraries: Sequence[Library], script: BuildScript) -> str:
+def stable_offer(libraries: Sequence[Library], script: BuildScript | None) -> str:
     """That one wheel can serve many torches, as its libraries need the stable ABI alone; or ""."""
     since = stable_since(libraries)
-    if since is None or script.stable is None:
+    if since is None or script is None or script.stable is None:
         return ""
     since = max(since, script.stable.name, key=version_numbers)
     return (
@@ -158,22 +159,22 @@ def identity_of(confined: ConfinedBuild) -> BuildIdentity:
     """What all shards of a build have in common."""
     toolkit = confined.variant.toolkit
     archs = arch_list(toolkit.archs) if toolkit else ""
-    source, torch = confined.request.source.name, confined.torch.version
+    source, torch = confined.request.name, confined.torch.version
     return BuildIdentity(source, confined.variant.id, torch, archs)
 
 
 def plan_build(request: SdistRequest, count: int, cache: Path, progress: Progress) -> str:
     """Run setup.py without compiling anything; returns the steps of each of `count` shards."""
-    with confine(request, cache, progress) as confined:
-        steps = confined.divide("plan")
+    with confine(request, cache, progress, "plan") as confined:
+        steps = confined.divide()
         known = torch_releases().get(confined.torch.minor)
         return plan_text(confined.variant.id, steps, known.pythons if known else (), count)
 
 
 def compile_shard(request: SdistRequest, shard: Shard, cache: Path, progress: Progress) -> str:
     """Compile a shard into the compiler cache, and list its objects; returns a line about them."""
-    with confine(request, cache, progress) as confined:
-        records = confined.divide("shard", shard)
+    with confine(request, cache, progress, "shard", shard) as confined:
+        records = confined.divide()
         listed = ShardList(
             build=identity_of(confined),
             shard=str(shard),

@@ -12,17 +12,23 @@ import ninja
 from torchwheel.matrix.sections import ArchsBy, HostCompilerBounds, Toolkit, WheelPlatform
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.pipeline.inputs import own_build_variables
+from torchwheel.sdist.project_settings import ProjectSettings
 from torchwheel.sdist.request import SdistRequest
-from torchwheel.smoke import environment
-from torchwheel.smoke.environment import Environment
+from torchwheel.smoke import trial_environment
 from torchwheel.smoke.testing import EnvironmentTorch
+from torchwheel.smoke.trial_environment import Environment
 from torchwheel_runtime.arch.lists import LeftOut, NamedArchs, arch_list, choose_archs
-from torchwheel_runtime.arch.releases import ToolkitRelease, torch_releases
+from torchwheel_runtime.arch.releases import ToolkitRelease, cxx_standard, torch_releases
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.pip import pip_install
-from torchwheel_runtime.toolkit.host import HostCompiler
+from torchwheel_runtime.toolkit.host import HostCompiler, check_bounds, host_compiler
 from torchwheel_runtime.toolkit.lock import locked_releases
-from torchwheel_runtime.validate.torch_rules import describe_torch, host_bounds, toolkit_mismatch
+from torchwheel_runtime.validate.torch_rules import (
+    cxx_bounds,
+    describe_torch,
+    host_bounds,
+    toolkit_mismatch,
+)
 from torchwheel_runtime.versions import minor_version, version_numbers
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -59,21 +65,23 @@ def toolkit_for(
     torch: EnvironmentTorch,
     version: str | None,
     archs: str | None,
+    own: ProjectSettings,
     say: Callable[[str], None],
     environ: Mapping[str, str] = os.environ,
     *,
-    archs_by: ArchsBy = "environment",
+    archs_by: ArchsBy | None = None,
 ) -> Toolkit:
     """The toolkit to build with, and the archs that it compiles for.
 
     Args:
         torch: the torch that is built for.
         version: a CUDA release, e.g. "13.0"; None for the one that torch was built with.
-        archs: an arch list; None for TORCH_CUDA_ARCH_LIST, else the archs of torch's own machine
-            code, so that the wheel runs on the same GPUs as torch.
+        archs: an arch list; None for TORCH_CUDA_ARCH_LIST, else those that the project names,
+            else the archs of torch's own machine code, so that the wheel runs on the same GPUs.
+        own: what the project says.
         say: is called with each arch that is left out.
         environ: the variables of this process.
-        archs_by: "environment" where torch's BuildExtension reads the archs.
+        archs_by: who decides on the archs; None for what the project's files tell.
 
     Raises:
         UsageError: nothing is left to compile for, or torch and the toolkit do not fit.
@@ -91,11 +99,13 @@ def toolkit_for(
         release,
         environ,
         argument=NamedArchs(archs, "--archs") if archs else None,
-        default=NamedArchs(arch_list(torch.machine_code), "torch's own archs"),
+        default=own.archs(release)[0]
+        or NamedArchs(arch_list(torch.machine_code), "torch's own archs"),
     )
     compiled, left_out = list(choice.archs), list(choice.left_out)
     facts = torch_releases().get(torch.minor)
-    if facts and archs_by == "environment":
+    by_cmake = own.script is not None and own.script.cmake
+    if facts and (archs_by or own.archs(release)[1]) == "environment" and not by_cmake:
         compiled = [arch for arch in compiled if facts.takes(arch)]
         why = f"the BuildExtension of torch {torch.minor} refuses it; see --archs-by declared"
         left_out += [LeftOut(arch, why) for arch in choice.archs if arch not in compiled]
@@ -124,7 +134,7 @@ def share_torch(base: Path, folder: Path, env: Environment) -> None:
     pip sees no distribution there. It finds all of them in the base, which is not its to change.
     """
     folder.mkdir()
-    (folder / "torch").symlink_to(environment.site_of(base) / "torch")
+    (folder / "torch").symlink_to(trial_environment.site_of(base) / "torch")
     # In the order of their names, so this comes before base.pth.
     (env.site / "above-base.pth").write_text(f"{folder}\n", encoding="utf-8")
 
@@ -139,6 +149,15 @@ def torch_requirement(request: SdistRequest) -> tuple[str, tuple[str, ...]]:
     if request.cpu and "+" not in release:
         return f"torch=={release}+cpu", (f"--extra-index-url={CPU_INDEX}",)
     return f"torch=={release}", ()
+
+
+def host_for(request: SdistRequest) -> HostCompiler:
+    """The C++ compiler, which has the C++ of torch's headers: asked before torch is downloaded."""
+    host, minor = host_compiler(), minor_version(request.torch or newest_torch())
+    standard = cxx_standard(minor)
+    if able := cxx_bounds(standard):
+        check_bounds(host, able, f"torch {minor}, whose headers are C++{standard},")
+    return host
 
 
 def install_beside_torch(

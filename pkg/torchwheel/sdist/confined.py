@@ -5,32 +5,46 @@ It is to `torchwheel build` what `Host` and `Container` are to `torchwheel wheel
 
 import contextlib
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 import build
 import ninja
 
 import torchwheel
 import torchwheel_runtime
+from torchwheel.compilers import ninja_program, pretended_gpu
+from torchwheel.compilers.compile_steps import StepRecord, check_steps
+from torchwheel.compilers.compiler_cache import ENDLESS, CompilerCache, folder_cache, own_server
 from torchwheel.inspect.project_scripts import why_empty
-from torchwheel.inspect.sdist import unpack
 from torchwheel.inspect.wheel import Wheel
+from torchwheel.pipeline.build_records import BuiltWheel
 from torchwheel.pipeline.frontend import build_wheel, compile_step
 from torchwheel.pipeline.inputs import Clock, claims_of
 from torchwheel.pipeline.on_host import build_and_finish
 from torchwheel.pipeline.own_build import (
     BuildPlaces,
     OwnBuildPlan,
+    Work,
     borrowing_claims,
     make_compilers,
+    planned_variables,
     replace_ninja,
 )
-from torchwheel.pipeline.records import BuiltWheel
-from torchwheel.pipeline.sources import copy_project
+from torchwheel.sdist.build_folder import (
+    LOCK,
+    LOG,
+    OBJECTS,
+    copy_source,
+    hold_build_folder,
+    keep_objects,
+    link_siblings,
+    sources_digest,
+)
 from torchwheel.sdist.build_setup import (
     PLATFORM,
+    host_for,
     install_beside_torch,
     sdist_environment,
     sdist_variant,
@@ -38,7 +52,9 @@ from torchwheel.sdist.build_setup import (
     toolkit_for,
     torch_requirement,
 )
-from torchwheel.sdist.request import LOCK, LOG, SdistRequest, hold_build_folder
+from torchwheel.sdist.failures import HiddenThings, explain_failure
+from torchwheel.sdist.project_settings import read_settings
+from torchwheel.sdist.request import SdistRequest
 from torchwheel.sdist.sandbox import (
     Folders,
     Sandbox,
@@ -47,31 +63,28 @@ from torchwheel.sdist.sandbox import (
     temporary_files_in,
 )
 from torchwheel.sdist.shard_lists import ShardList, objects_of
-from torchwheel.smoke import environment
-from torchwheel.smoke.environment import Environment
+from torchwheel.smoke import trial_environment
 from torchwheel.smoke.results import RunFacts
 from torchwheel.smoke.testing import import_names, import_torch, run_probe
-from torchwheel.steps import own_ninja, pretended_gpu
-from torchwheel.steps.compiler_cache import ENDLESS, CompilerCache, folder_cache, own_server
-from torchwheel.steps.graph import StepRecord, check_steps
+from torchwheel.smoke.trial_environment import Environment
 from torchwheel.toolkit.provide import provide
 from torchwheel_runtime.arch.lists import arch_list
 from torchwheel_runtime.builder.ninja import BYTES_PER_COMPILER, parallel_jobs
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.console import Progress
-from torchwheel_runtime.errors import MissingModuleError, TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.shards import Shard
-from torchwheel_runtime.toolkit.host import host_compiler
 
 _OWN_CACHE_SIZE = "5G"
 _WHOLE = Shard()
+_COPIES = "source"
 
 
 class ConfinedBuild:
     """A project's build in its folder, with all that is prepared for it.
 
     Attributes:
-        request: the call.
+        request: the call, with what the project says itself.
         clock: the seconds of each step.
         torch: the torch that the wheel is compiled with.
         variant: what it is built for.
@@ -79,30 +92,43 @@ class ConfinedBuild:
         jobs: compilers that may run side by side.
         environ: the variables that configure setup.py.
         sandbox: what holds the project's code; None if it runs with the user's rights.
-        source: the project's sources; their copy, once they are built.
+        source: a copy of the project's sources.
+        script: what its build scripts name; None if they cannot be read.
     """
 
     def __init__(
-        self, request: SdistRequest, folder: Path, cache: Path, progress: Progress
+        self,
+        request: SdistRequest,
+        folder: Path,
+        cache: Path,
+        progress: Progress,
+        work: Work = "",
+        shard: Shard = _WHOLE,
     ) -> None:
-        """Install torch, provide the toolkit, and make the environment of the build.
+        """Copy the project, install torch, provide the toolkit, make the build's environment.
 
         Args:
             request: the call.
             folder: the empty folder of the build.
             cache: torchwheel's cache.
             progress: gets its steps.
+            work: what is done with its steps, as in `OwnBuildPlan`.
+            shard: the part that is compiled, of "shard".
         """
-        self.request, self.clock = request, Clock()
+        self.clock = Clock()
         self._folder, self._cache, self._progress = folder, cache, progress
-        self.source = request.source
+        self.source = copy_source(request.source.resolve(), folder / _COPIES)
+        own = read_settings(self.source)
+        self.script = own.script
+        self.request = request = own.complete(request)
+        self.host = host_for(request)
         with self.clock.step("torch"):
             pinned, options = torch_requirement(request)
             # With pytest it is the environment that smoke tests with this torch use, too.
-            self._base = environment.base_environment(
+            self._base = trial_environment.base_environment(
                 cache, ("pytest", pinned), progress, options=options
             )
-            self._env = environment.layered_environment(self._base, folder / "env")
+            self._env = trial_environment.layered_environment(self._base, folder / "env")
             share_torch(self._base, folder / "packages", self._env)
             self.torch = import_torch(self._env, folder)
             if not request.cpu:
@@ -113,10 +139,17 @@ class ConfinedBuild:
                 self.torch,
                 request.toolkit,
                 request.archs,
+                own,
                 progress.say,
                 archs_by=request.archs_by,
             )
-        self.variant, self.host = sdist_variant(self.torch, toolkit), host_compiler()
+        archs, name = (arch_list(toolkit.archs), toolkit.name) if toolkit else ("", "")
+        archs_by = request.archs_by
+        if toolkit and archs_by is None:
+            archs_by = own.archs(toolkit.release)[1]
+            _say(progress, own.check_archs(toolkit.release, archs))
+        _say(progress, own.says(name))
+        self.variant = sdist_variant(self.torch, toolkit)
         if toolkit:
             with self.clock.step("toolkit"):
                 root = provide(toolkit, toolkit.archs, PLATFORM, self.host, cache, progress)
@@ -124,16 +157,18 @@ class ConfinedBuild:
             torch=pinned,
             requires=request.requires,
             settings={},
-            archs=arch_list(toolkit.archs) if toolkit else "",
-            archs_by=request.archs_by,
+            archs=archs,
+            archs_by=archs_by or "environment",
             backend="cuda",
             toolkit=root,
             cxx=self.host.path,
             launcher=request.launcher,
             python="each",
+            work=work,
+            shard=str(shard),
         )
         self._places = BuildPlaces(
-            environment=environment.site_of(self._base),
+            environment=trial_environment.site_of(self._base),
             toolkit_home=folder / "cuda",
             cxx=folder / "cxx" / self.host.path.name,
             ninja=self._env.python.with_name("ninja"),
@@ -144,11 +179,17 @@ class ConfinedBuild:
             toolkit=toolkit,
             cuda_home=make_compilers(self._plan, self._places),
             host=self.host,
-            cxx=self._places.cxx if request.launcher else self.host.path,
+            cxx=self._places.cxx if request.launcher or work == "plan" else self.host.path,
             jobs=self.jobs,
         )
+        if work == "plan":
+            configured |= planned_variables(self._places, self.source)
         self.environ = {**configured, **request.variables}
+        given = {name for name in configured if name != "FORCE_CUDA"} | {*request.variables}
+        self._own = {n: text for n, text in own.variables(name).items() if n not in given}
         self.sandbox = _sandbox(request, self.environ, folder, progress)
+        if self.sandbox is None:
+            self.environ |= self._own
 
     @property
     def _steps(self) -> Path:
@@ -161,9 +202,6 @@ class ConfinedBuild:
         With a named compiler cache it is counted how often it had an object. The objects must be
         those of the shards' `lists`, if there are any.
         """
-        plan = self._plan
-        if self.request.cache:
-            plan = dataclasses.replace(plan, work="link")
 
         def claims_of_built(wheel: Path) -> Claims:
             if lists:
@@ -175,16 +213,17 @@ class ConfinedBuild:
             return borrowing_claims(wheel, claims_of(self.variant), self.torch.loaded, nothing)
 
         wheel = build_and_finish(
-            lambda out: self._build_into(out, plan, lists),
+            lambda out: self._build_into(out, lists),
             claims_of_built,
             self._folder,
             self.clock,
             self._progress.step,
         )
-        return BuiltWheel(wheel, cache=own_ninja.read_cache_use(self._steps) if plan.work else None)
+        use = ninja_program.read_cache_use(self._steps) if self._plan.work else None
+        return BuiltWheel(wheel, cache=use)
 
-    def divide(self, work: Literal["plan", "shard"], shard: Shard = _WHOLE) -> list[StepRecord]:
-        """The steps of the build; those of the shard are compiled into the compiler cache.
+    def divide(self) -> list[StepRecord]:
+        """The steps of the build; those of its shard are compiled into the compiler cache.
 
         setup.py runs for it. The wheel that comes out has empty objects in it, and is thrown away.
 
@@ -193,83 +232,102 @@ class ConfinedBuild:
         """
         built = self._folder / "built"
         built.mkdir()
-        self._build_into(built, dataclasses.replace(self._plan, work=work, shard=str(shard)))
+        self._build_into(built)
         if found := self._records():
             return found
         raise TorchwheelError(
-            f"{self.request.source.name}: expected compile steps in a ninja graph of "
-            "torch's BuildExtension, found none; build it as a whole"
+            f"{self.request.name}: expected compile steps in a ninja graph of "
+            "torch's BuildExtension, found none (use_ninja=False, make or CMake?); build it as a "
+            "whole"
         )
 
     def hits(self) -> int:
         """How many objects the compiler cache had."""
-        return own_ninja.read_cache_use(self._steps).hits
+        return ninja_program.read_cache_use(self._steps).hits
 
     def smoke(self, wheel: Wheel) -> RunFacts:
         """Import a wheel in a clean environment over its torch; a failed import is an error."""
         folder = self._folder / "proof"
         cwd = folder / "imported" / "cwd"
         cwd.mkdir(parents=True)
-        env = environment.layered_environment(self._base, folder / "clean")
+        env = trial_environment.layered_environment(self._base, folder / "clean")
         # Its other requirements come from the index; torch stays.
         install_beside_torch(env, self.torch, folder, [wheel.path], wheel.path.name)
         env = dataclasses.replace(env, python=self._python(env, [cwd.parent]))
-        facts, _ = run_probe(env, self.request.imports or import_names(wheel), cwd)
-        for package in facts.imported:
-            if package.error:
-                raise TorchwheelError(f"smoke: import {package.name}: {package.error}")
+        with explain_failure(self._hidden):
+            facts, _ = run_probe(env, self.request.imports or import_names(wheel), cwd)
+            for package in facts.imported:
+                if package.error:
+                    raise TorchwheelError(f"smoke: import {package.name}: {package.error}")
         return facts
 
-    def _records(self) -> list[StepRecord]:
-        return own_ninja.read_records(self._steps)
+    @property
+    def _hidden(self) -> HiddenThings | None:
+        """What the sandbox hides; None without a sandbox."""
+        if self.sandbox is None:
+            return None
+        shown = [self._cache, *map(Path, os.environ.get("PATH", os.defpath).split(os.pathsep))]
+        project, variables = self.request.source.resolve(), {**self._own, **self.request.variables}
+        copies = self._folder / _COPIES
+        return HiddenThings(project, self.source, copies, shown, variables)
 
-    def _build_into(self, out: Path, plan: OwnBuildPlan, lists: Sequence[ShardList] = ()) -> Path:
+    def _records(self) -> list[StepRecord]:
+        return ninja_program.read_records(self._steps)
+
+    def _build_into(self, out: Path, lists: Sequence[ShardList] = ()) -> Path:
         """Build the project's wheel by its own build; returns it."""
-        source = self.source = self._copy_source()
+        source, plan, log = self.source, self._plan, self._folder / LOG
+        settings, objects = self.request.settings, None
         write = [source, out]
         if plan.work:
             self._steps.mkdir()
             write.append(self._steps)
+        else:
+            objects = self._folder / OBJECTS / "build"
+            objects.mkdir(parents=True, exist_ok=True)
+            write.append(objects)
         if lists:
-            own_ninja.write_compiled(objects_of(lists), self._steps)
+            ninja_program.write_compiled(objects_of(lists), self._steps)
+        if self.sandbox is None:
+            link_siblings(self.request.source.resolve(), source)
 
         def prepare(builder: build.ProjectBuilder) -> None:
             self._install([*builder.build_system_requires, *plan.requires])
-            self._install(builder.get_requires_for_build("wheel"))
+            self._install(builder.get_requires_for_build("wheel", settings))
             # Before PATH comes the folder of the Python that builds; the project may have installed
             # a ninja there, which may be a link into a cache.
             if plan.work:
                 self._places.ninja.unlink(missing_ok=True)
             real = Path(ninja.BIN_DIR, "ninja")
             replace_ninja(plan, self._places, real, self._steps, builder.python_executable)
+            if objects:
+                keep_objects(self._folder, self._inputs())
 
         def on_line(line: str) -> None:
             if step := compile_step(line):
                 self._progress.step(step)
 
-        python = self._python(self._env, write, plan.launcher)
+        python = self._python(self._env, write, plan.launcher, self._own)
         temporary = self.sandbox.temporary if self.sandbox else None
-        with _explain_undeclared(), temporary_files_in(temporary):
+        with explain_failure(self._hidden, log), temporary_files_in(temporary):
             self._progress.step(f"building {source.name} for {self.variant.id}")
             return build_wheel(
                 source,
                 self.environ,
                 out,
-                self._folder / LOG,
+                log,
                 on_line,
                 python=str(python),
                 prepare=prepare,
+                settings=settings,
+                objects=objects,
             )
 
-    def _copy_source(self) -> Path:
-        """The project's sources in the build's folder."""
-        source, copies = self.request.source.resolve(), self._folder / "source"
-        copies.mkdir()
-        if source.is_file():
-            return unpack(source, copies)
-        # The project's code must not change its folder: git would run what .git/config names.
-        copy_project(source, copies / source.name)
-        return copies / source.name
+    def _inputs(self) -> str:
+        """All that decides the objects of the build."""
+        packages = sorted(path.name for path in self._env.site.glob("*.dist-info"))
+        facts = (self.torch.version, str(self.host), self._plan, self.environ, self._own)
+        return repr((sources_digest(self.source), facts, self.request.settings, packages))
 
     def _install(self, requirements: Collection[str]) -> None:
         """Install build requirements; torch stays at its release."""
@@ -278,7 +336,11 @@ class ConfinedBuild:
             install_beside_torch(self._env, self.torch, self._folder, requirements, what)
 
     def _python(
-        self, env: Environment, write: Sequence[Path], launcher: Sequence[str] = ()
+        self,
+        env: Environment,
+        write: Sequence[Path],
+        launcher: Sequence[str] = (),
+        variables: Mapping[str, str] | None = None,
     ) -> Path:
         """A program that is `env`'s Python in the sandbox, with `write` as its own folders."""
         if self.sandbox is None:
@@ -289,19 +351,21 @@ class ConfinedBuild:
             write = [*write, objects.folder]
         compiler = self.host.path
         # Not the folder of the build itself, which nobody else may enter.
-        own = [path for path in self._folder.iterdir() if path.name not in (LOCK, LOG)]
+        own = [p for p in self._folder.iterdir() if p.name not in (LOCK, LOG, OBJECTS)]
         read = [
             *(*python_folders(), self._base, compiler, compiler.resolve()),
             # The guard of nvcc and the `ninja` of a divided build.
             *(Path(half.__path__[0]) for half in (torchwheel, torchwheel_runtime)),
             *(Path(program).parent for program in launcher),
+            # The one that a build without a ninja of its own calls may be off the PATH.
+            Path(ninja.BIN_DIR, "ninja"),
             *(path for path in (self._plan.toolkit,) if path),
         ]
         folders = Folders(read, write, own)
         # Beside the Python: the folder of the program that builds goes onto the PATH.
         script = env.python.with_name("sandboxed-python")
         more = {**objects.variables, **ENDLESS} if objects else {}
-        return self.sandbox.write_program(script, env.python, folders, launcher, more)
+        return self.sandbox.write_program(script, env.python, folders, launcher, more, variables)
 
 
 def compiler_cache(request: SdistRequest, cache: Path) -> CompilerCache:
@@ -314,13 +378,19 @@ def compiler_cache(request: SdistRequest, cache: Path) -> CompilerCache:
 
 
 @contextlib.contextmanager
-def confine(request: SdistRequest, cache: Path, progress: Progress) -> Iterator[ConfinedBuild]:
-    """Prepare a build in its folder, which is its own for the block."""
+def confine(
+    request: SdistRequest,
+    cache: Path,
+    progress: Progress,
+    work: Work = "",
+    shard: Shard = _WHOLE,
+) -> Iterator[ConfinedBuild]:
+    """Prepare a build in its folder, which is its own for the block; see `ConfinedBuild`."""
     named, place = {}, "the compiler cache"
     if request.cache:
         named, place = dict(request.cache.variables), f"--cache {request.cache.text}"
     with hold_build_folder(request.build_folder(cache), progress) as folder:
-        made = ConfinedBuild(request, folder, cache, progress)
+        made = ConfinedBuild(request, folder, cache, progress, work, shard)
         # The sandbox has a server of its own: in it no other can be reached.
         launcher = () if made.sandbox else request.launcher
         with own_server(launcher, named, place, request.on) as variables:
@@ -341,15 +411,10 @@ def _sandbox(
     if isinstance(found, Sandbox):
         return found
     if request.sandbox != "off":
-        progress.say(f"no sandbox: {request.source.name} runs with your rights: {found}")
+        progress.say(f"no sandbox: {request.name} runs with your rights: {found}")
     return None
 
 
-@contextlib.contextmanager
-def _explain_undeclared() -> Iterator[None]:
-    """Name --with in the error of a build that lacks a module."""
-    try:
-        yield
-    except MissingModuleError as error:
-        text = "if the build needs what the project does not say, add --with REQUIREMENT"
-        raise MissingModuleError(f"{error}; {text}") from error
+def _say(progress: Progress, line: str) -> None:
+    if line:
+        progress.say(line)

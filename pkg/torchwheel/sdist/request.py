@@ -1,30 +1,27 @@
-"""The call of `torchwheel build`, and the cache folder that it builds in."""
+"""The call of `torchwheel build`."""
 
-import contextlib
 import dataclasses
 import hashlib
 import re
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
 from torchwheel.check.facts import Allowed, Limits
+from torchwheel.compilers.compiler_cache import CompilerCache, SchedulerAccess
 from torchwheel.inspect.sdist import PROJECT, is_project
 from torchwheel.matrix.forms import parse_source
 from torchwheel.matrix.sections import AllowedGate, ArchsBy
+from torchwheel.pipeline.frontend import Settings
 from torchwheel.pipeline.sources import download_release
 from torchwheel.sdist.sandbox import SandboxMode
-from torchwheel.steps.compiler_cache import CompilerCache, SchedulerAccess
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import UsageError
-from torchwheel_runtime.files import explain_full_disk, sha256
-from torchwheel_runtime.lock import hold_lock, say_waiting
-from torchwheel_runtime.ownership import closed_folder, is_irregular
+from torchwheel_runtime.files import sha256
+from torchwheel_runtime.ownership import is_irregular
 from torchwheel_runtime.text import hide_secrets, join_names, quote
 from torchwheel_runtime.versions import is_requirement
 
-LOCK, LOG = "lock", "build.log"
 _TORCH = re.compile(r"\d+\.\d+\.\d+(\+[a-z0-9.]+)?", re.ASCII)
 _CUDA = re.compile(r"\d+\.\d+", re.ASCII)
 
@@ -39,7 +36,8 @@ class SdistRequest:
         torch: the torch to build for, e.g. "2.11.0"; None for the newest known.
         toolkit: a CUDA release, e.g. "13.0"; None for the one that torch was built with.
         archs: an arch list; None for TORCH_CUDA_ARCH_LIST, else the archs of torch itself.
-        archs_by: whether TORCH_CUDA_ARCH_LIST or setup.py decides on them, as in matrix.yaml.
+        archs_by: whether TORCH_CUDA_ARCH_LIST or setup.py decides on them, as in matrix.yaml; None
+            for what the project says itself.
         limits: those of the gates, with the findings that are meant.
         cpu: build without CUDA.
         imports: names to import in the clean environment; empty for all that the wheel installs.
@@ -47,6 +45,7 @@ class SdistRequest:
         launcher: compiler launcher, e.g. ("sccache",).
         sandbox: whether the project's code runs in a sandbox.
         variables: variables of the project, for its setup.py.
+        settings: of its build backend.
         cache: the compiler cache that it shares with other builds; None for one of its own.
         on: the scheduler of a cluster that compiles; None for this machine alone.
     """
@@ -56,7 +55,7 @@ class SdistRequest:
     torch: str | None = None
     toolkit: str | None = None
     archs: str | None = None
-    archs_by: ArchsBy = "environment"
+    archs_by: ArchsBy | None = None
     limits: Limits = dataclasses.field(default_factory=lambda: Limits(100))
     cpu: bool = False
     imports: tuple[str, ...] = ()
@@ -64,8 +63,14 @@ class SdistRequest:
     launcher: tuple[str, ...] = ()
     sandbox: SandboxMode = "auto"
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    settings: Settings = dataclasses.field(default_factory=dict)
     cache: CompilerCache | None = None
     on: SchedulerAccess | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the file or folder; "." has one, too."""
+        return self.source.resolve().name
 
     def key(self) -> str:
         """Name of the folder that this call builds in; equal calls share it."""
@@ -122,6 +127,30 @@ def parse_allowed(text: str) -> Allowed:
     return Allowed(gate, library, reason.strip())
 
 
+def parse_variables(texts: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of `--env NAME` and `--env NAME=VALUE`."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or not (equals or name in environ):
+            raise UsageError(
+                f"--env {text!r}: expected NAME=VALUE, or the NAME of a variable that is set"
+            )
+        found[name] = value if equals else environ[name]
+    return found
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, str | list[str]]:
+    """The settings of `--config-setting KEY=VALUE`; a key that comes twice has a list, as pip's."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise UsageError(f"--config-setting {quote(text)}: expected KEY=VALUE")
+        found.setdefault(key, []).append(value)
+    return {key: values if len(values) > 1 else values[0] for key, values in found.items()}
+
+
 def check_request(request: SdistRequest) -> None:
     """Refuse a call that cannot be carried out, before anything is downloaded."""
     source = request.source
@@ -146,7 +175,7 @@ def check_request(request: SdistRequest) -> None:
     for text in request.requires:
         if not is_requirement(text):
             raise UsageError(f'--with {quote(text)}: a requirement expected, e.g. "numpy>=2"')
-    if request.cpu and (request.toolkit or request.archs or request.archs_by != "environment"):
+    if request.cpu and (request.toolkit or request.archs or request.archs_by):
         raise UsageError(
             "--cpu builds without CUDA: it goes without --toolkit, --archs and --archs-by"
         )
@@ -156,27 +185,3 @@ def check_request(request: SdistRequest) -> None:
             f"{named}: expected sccache on the PATH, found none; install it, and leave out "
             "--no-launcher"
         )
-
-
-@contextlib.contextmanager
-def hold_build_folder(folder: Path, progress: Progress) -> Iterator[Path]:
-    """Hold the lock of an empty folder, and empty it again at the end; only the log stays.
-
-    The path is the same each time, so that a compiler cache recognises the commands.
-    """
-    folder = closed_folder(folder)
-    busy = say_waiting(progress.say, "another run builds the same")
-    with hold_lock(folder / LOCK, busy), explain_full_disk(folder):
-        _clear(folder)
-        try:
-            yield folder
-        finally:
-            _clear(folder)
-
-
-def _clear(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        elif path.name not in (LOCK, LOG):
-            path.unlink()

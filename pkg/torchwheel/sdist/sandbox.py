@@ -112,6 +112,7 @@ class Sandbox:
         folders: Folders,
         launcher: Sequence[str] = (),
         more: Mapping[str, str] | None = None,
+        own: Mapping[str, str] | None = None,
     ) -> Path:
         """Write a program that runs `program` in the sandbox with its own arguments appended.
 
@@ -124,6 +125,8 @@ class Sandbox:
             folders: what it sees.
             launcher: the compiler launcher of its build.
             more: variables that it gets beside the usual ones.
+            own: variables that the project names itself. The sandbox is made without them, as one
+                such as LD_PRELOAD would run the project's code before it is there.
         """
         home, calls = self.scratch / "home", self.scratch / "system-calls"
         for folder in (home, self.temporary):
@@ -148,7 +151,10 @@ class Sandbox:
             *self._mounted(folders, write),
             *("--remount-ro", "/", "--"),
         ]
-        inside = [*(["/bin/sh", "-c", _WITH_SERVER, *launcher] if launcher else []), str(program)]
+        inside = ["/bin/sh", "-c", _WITH_SERVER, *launcher] if launcher else []
+        if own:
+            inside += ["/usr/bin/env", *(f"{name}={value}" for name, value in own.items())]
+        inside.append(str(program))
         first = f"/usr/bin/env -i {' '.join(passed)} {shlex.join(command)}"
         words = f'{first} {self._as_build_user()} {shlex.join(inside)} "$@"'
         write_text(path, f"#!/bin/sh\n{give}exec {words} 9<{shlex.quote(str(calls))}\n")
@@ -158,7 +164,7 @@ class Sandbox:
     def _mounted(self, folders: Folders, write: Sequence[Path]) -> list[str]:
         path = [Path(name) for name in os.environ.get("PATH", os.defpath).split(os.pathsep)]
         homes = _homes()
-        shown = (p for p in path if not _is_of_system(p) and not _has_home(p, homes))
+        shown = (p for p in path if not is_of_system(p) and not _has_home(p, homes))
         read = filter(
             os.path.exists, [*folders.read, *folders.own, *shown]
         )  # a folder may be closed to this user
@@ -285,7 +291,8 @@ def _mounts(option: str, paths: Iterable[Path]) -> list[str]:
     ]
 
 
-def _is_of_system(path: Path) -> bool:
+def is_of_system(path: Path) -> bool:
+    """Whether a path is in a folder of the system's programs, which every sandbox shows."""
     return not path.is_absolute() or path.parts[1:2] == () or path.parts[1] in _SYSTEM
 
 
@@ -371,16 +378,3 @@ def python_folders() -> list[Path]:
     """What a Python of ours and a build frontend's hook need."""
     hooks = Path(pyproject_hooks.__file__ or "").parent
     return [Path(sys.base_prefix), Path(sys.base_exec_prefix), hooks]
-
-
-def parse_variables(texts: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables of `--env NAME` and `--env NAME=VALUE`."""
-    found: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) or not (equals or name in environ):
-            raise UsageError(
-                f"--env {text!r}: expected NAME=VALUE, or the NAME of a variable that is set"
-            )
-        found[name] = value if equals else environ[name]
-    return found

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from torchwheel.steps.graph import ExpectedObject
+from torchwheel.compilers.compile_steps import ExpectedObject
 from torchwheel_runtime.errors import MalformedError, TorchwheelError
 from torchwheel_runtime.files import write_text
 from torchwheel_runtime.json_files import read_json

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.interpreters import Interpreter
-from torchwheel.smoke.environment import default_torch
-from torchwheel.smoke.record import Outcome, SmokeRecord
 from torchwheel.smoke.requirements import bundled_with
+from torchwheel.smoke.smoke_record import Outcome, SmokeRecord
 from torchwheel.smoke.testing import Trial, smoke
+from torchwheel.smoke.trial_environment import default_torch
 from torchwheel_runtime import files
 from torchwheel_runtime.arch.releases import torch_releases
 from torchwheel_runtime.console import Progress

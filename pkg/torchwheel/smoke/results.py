@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from torchwheel.smoke.record import (
+from torchwheel.smoke.smoke_record import (
     ImportRecord,
     MachineRecord,
     Outcome,

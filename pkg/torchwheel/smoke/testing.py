@@ -11,10 +11,10 @@ from pathlib import Path, PurePosixPath
 
 from torchwheel.inspect.wheel import Wheel, read_wheel
 from torchwheel.interpreters import Interpreter
-from torchwheel.smoke import environment, probe_source
-from torchwheel.smoke.environment import Environment
-from torchwheel.smoke.record import SmokeRecord, TestResult, dump_smoke
+from torchwheel.smoke import probe_source, trial_environment
 from torchwheel.smoke.results import RunFacts, parse_junit, read_probe, read_report, record_of
+from torchwheel.smoke.smoke_record import SmokeRecord, TestResult, dump_smoke
+from torchwheel.smoke.trial_environment import Environment
 from torchwheel_runtime import files, process
 from torchwheel_runtime.arch.model import Arch, parse_binary_name
 from torchwheel_runtime.console import Progress
@@ -249,14 +249,16 @@ def smoke(
         temporary = Path(folder).resolve()
         if here:
             progress.step("smoke: installing the wheel for the running Python")
-            env = environment.running_environment(wheels, import_names(wheels[0]), temporary)
+            env = trial_environment.running_environment(wheels, import_names(wheels[0]), temporary)
         else:
-            required = environment.base_requirements(wheels, trial.torch, trial.requires, python)
-            base = environment.base_environment(
+            required = trial_environment.base_requirements(
+                wheels, trial.torch, trial.requires, python
+            )
+            base = trial_environment.base_environment(
                 cache.resolve(), required, progress, python, locks=trial.locks
             )
             progress.step("smoke: installing the wheel")
-            env = environment.clean_environment(wheels, base, temporary, python)
+            env = trial_environment.clean_environment(wheels, base, temporary, python)
         cwd = temporary / "run"
         sources, report, arguments = "", cwd / "junit.xml", []
         cwd.mkdir()

@@ -96,6 +96,8 @@ class TorchFacts:
     """The release of CUDA that PyPI's build for Linux has."""
     old_strings: bool = False
     """Whether PyPI's build has libstdc++'s strings of before GCC 5."""
+    cxx: int = 17
+    """The C++ standard that its headers need, e.g. 20; those of the stable ABI need 17."""
     archs: tuple[str, ...] = ()
     """What its BuildExtension takes in TORCH_CUDA_ARCH_LIST; it refuses "8.8" and families."""
 
@@ -108,6 +110,13 @@ class TorchFacts:
         return tuple(sorted({version_numbers(version)[0] for version in self.toolkits[backend]}))
 
 
+def cxx_standard(minor: str | None) -> int:
+    """The C++ standard that a torch's headers need: one that is not known needs the newest's."""
+    known = torch_releases()
+    newest = list(known.values())[-1]
+    return known.get(minor, newest).cxx if minor else TorchFacts.cxx
+
+
 @functools.cache
 def torch_releases() -> Mapping[str, TorchFacts]:
     """Known torch minors, oldest first."""
@@ -118,6 +127,7 @@ def torch_releases() -> Mapping[str, TorchFacts]:
             pythons=tuple(facts["pythons"]),
             pypi=facts["pypi"],
             old_strings=facts.get("old_strings", False),
+            cxx=facts.get("cxx", TorchFacts.cxx),
             archs=archs[_last_listed(archs, minor)],
         )
         for minor, facts in data.read("torch_releases.json").items()

@@ -3,9 +3,9 @@
 import dataclasses
 from pathlib import Path
 
-from torchwheel_runtime.builder.environment import CUDA_TARGETS, python_include
 from torchwheel_runtime.builder.extension import Module
 from torchwheel_runtime.builder.target import Python, Target, TorchHeaders
+from torchwheel_runtime.builder.variables import CUDA_TARGETS, python_include
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.versions import version_numbers
 
@@ -46,7 +46,7 @@ def cuda(target: Target) -> GpuCompiler:
     modes = version_numbers(version) >= _MODES_SINCE
     return GpuCompiler(
         label="CUDA",
-        compiler=(str(root / "bin" / "nvcc"), "-std=c++17", "-O3"),
+        compiler=(str(root / "bin" / "nvcc"), target.standard, "-O3"),
         # cudafe's own stubs warn under -Wextra, so only nvcc's diagnostics are errors here.
         strict=("-Werror=all-warnings",),
         flags=(
@@ -91,7 +91,7 @@ def rocm(target: Target) -> GpuCompiler:
     root = target.toolkit.root
     return GpuCompiler(
         label="HIP",
-        compiler=(str(root / "bin" / "hipcc"), "-x", "hip", "-std=c++17", "-O3"),
+        compiler=(str(root / "bin" / "hipcc"), "-x", "hip", target.standard, "-O3"),
         # That a loop was too long to unroll costs speed, and clang's releases differ in it.
         strict=("-Werror", "-Wno-error=pass-failed"),
         flags=(

@@ -103,7 +103,7 @@ def _answers() -> Path:
 
 def _command(flags: Flags, target: Target) -> list[str]:
     """From a program on the standard input to the file "program" of a folder."""
-    before = [target.cxx, "-std=c++17", *target.sysroot, *flags.cxx]
+    before = [target.cxx, target.standard, *target.sysroot, *flags.cxx]
     return [
         *before,
         "-x",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torchwheel_runtime.arch.lists import NamedArchs, arch_list, choose_archs
 from torchwheel_runtime.arch.releases import ToolkitRelease
-from torchwheel_runtime.builder import environment
+from torchwheel_runtime.builder import variables
 from torchwheel_runtime.builder.extension import Extension
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError
@@ -33,37 +33,37 @@ def complete_environment(
     Raises:
         TorchwheelError: there is no C++ compiler, or something cannot be had.
     """
-    cxx = environ.get(environment.CXX) or str(host_compiler(environ).path)
+    cxx = environ.get(variables.CXX) or str(host_compiler(environ).path)
     root, release = _find_toolkit(environ, progress)
     cuda = ToolkitRelease("cuda", release)
     archs = choose_archs(cuda, environ, for_this_machine=True, default=_WITHOUT_GPU)
     progress.say(f"CUDA {release} ({root}), for {arch_list(archs.archs)} ({archs.source})")
     for left_out in archs.left_out:
         progress.say(f"{archs.source}: {left_out}")
-    torch = environ.get(environment.TORCH)
-    torch_release = environ.get(environment.TORCH_RELEASE) or extension.torch
+    torch = environ.get(variables.TORCH)
+    torch_release = environ.get(variables.TORCH_RELEASE) or extension.torch
     found = {
-        environment.CXX: cxx,
-        environment.CUDA_HOME: str(root),
-        environment.TOOLKIT: release,
-        environment.ARCH_LIST: arch_list(archs.archs),
-        environment.TORCH: torch or str(torch_headers(torch_release, cache_folder(), progress)),
-        environment.TORCH_RELEASE: torch_release,
+        variables.CXX: cxx,
+        variables.CUDA_HOME: str(root),
+        variables.TOOLKIT: release,
+        variables.ARCH_LIST: arch_list(archs.archs),
+        variables.TORCH: torch or str(torch_headers(torch_release, cache_folder(), progress)),
+        variables.TORCH_RELEASE: torch_release,
     }
     return {**environ, **found}
 
 
 def _find_toolkit(environ: Mapping[str, str], progress: Progress) -> tuple[Path, str]:
     """The toolkit's folder and release."""
-    asked = environ.get(environment.TOOLKIT)
-    if environ.get(environment.CUDA_HOME) or not asked:
+    asked = environ.get(variables.TOOLKIT)
+    if environ.get(variables.CUDA_HOME) or not asked:
         try:
             root, _ = locate_system(progress.say, environ)
         except TorchwheelError:
-            if environ.get(environment.CUDA_HOME):
+            if environ.get(variables.CUDA_HOME):
                 raise
         else:
             return root, require_cuda(root, asked)
     release = asked or locked_releases()[0]
-    root, _ = provision_pypi(release, environment.read_platform(environ), cache_folder(), progress)
+    root, _ = provision_pypi(release, variables.read_platform(environ), cache_folder(), progress)
     return root, release

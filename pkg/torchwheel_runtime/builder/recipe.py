@@ -230,7 +230,7 @@ class Recipe:
     def _host_groups(self, extension: Extension, sources: Sources) -> dict[str, tuple[Step, ...]]:
         flavour, target = self.flavour, self.target
         strict = ("-Werror",) if flavour.warnings else ()
-        host = (target.cxx, "-std=c++17", *self._passed(), *strict, *_common(extension, target))
+        host = (target.cxx, target.standard, *self._passed(), *strict, *_common(extension, target))
         included = tuple(
             word for file in sources.included for word in ("-include", str(target.source / file))
         )

@@ -14,7 +14,7 @@ from setuptools import find_packages
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-from torchwheel_runtime.builder import environment
+from torchwheel_runtime.builder import variables
 from torchwheel_runtime.builder.extension import LIBRARIES, OBJECTS, SOURCES, Extension
 from torchwheel_runtime.builder.sources import hipify_sources, sources_of
 from torchwheel_runtime.builder.target import Target
@@ -47,16 +47,16 @@ def setup_arguments(project: Path, packages: str, description: str) -> dict[str,
     try:
         extension: Extension = runpy.run_path(str(project / description))["EXTENSION"]
         source = project / extension.sources
-        if environment.can_complete(os.environ):
+        if variables.can_complete(os.environ):
             native = _native(
                 extension,
                 lambda: _provisioned(extension, source),
-                platform=environment.read_platform(os.environ),
-                name=os.environ.get(environment.NAME) or "stable",
+                platform=variables.read_platform(os.environ),
+                name=os.environ.get(variables.NAME) or "stable",
             )
             native["setup_requires"] += PROVISION_REQUIREMENTS
-        elif target := environment.read_target(os.environ, source):
-            environment.require_stable_floor(extension, target)
+        elif target := variables.read_target(os.environ, source):
+            variables.require_stable_floor(extension, target)
             native = _native(
                 extension,
                 lambda: target,
@@ -83,10 +83,10 @@ def _provisioned(extension: Extension, source: Path) -> Target:
 
     with Terminal().live_line() as progress:
         environ = complete_environment(os.environ, extension, progress)
-    target = environment.read_target(environ, source)
+    target = variables.read_target(environ, source)
     if target is None:
         raise TypeError("a build without an ABI flavour is not provisioned")
-    environment.require_stable_floor(extension, target)
+    variables.require_stable_floor(extension, target)
     return target
 
 
@@ -131,29 +131,29 @@ def build_library(
     from torchwheel_runtime.builder.probes import find_probes  # noqa: PLC0415
     from torchwheel_runtime.builder.recipe import Recipe  # noqa: PLC0415
 
-    folder = Path(environ.get(environment.BUILD_FOLDER) or temporary).resolve()
-    named = environ.get(environment.SHARED_FOLDER)
+    folder = Path(environ.get(variables.BUILD_FOLDER) or temporary).resolve()
+    named = environ.get(variables.SHARED_FOLDER)
     shared = Path(named).resolve() if named else None
     target = dataclasses.replace(
         target,
         probes=find_probes(extension, target),
-        operators_off=environment.operators_off(extension, environ),
+        operators_off=variables.operators_off(extension, environ),
     )
     sources = sources_of(extension, target)
     recipe = Recipe(extension, *hipify_sources(extension, sources, target, folder / "translated"))
-    if shared and (shard := environ.get(environment.SHARD)):
+    if shared and (shard := environ.get(variables.SHARD)):
         compiled = compile_shared(
-            recipe, shared, parse_shard(shard, environment.SHARD), parallel_jobs(), say_to_stdout
+            recipe, shared, parse_shard(shard, variables.SHARD), parallel_jobs(), say_to_stdout
         )
         collect_objects(recipe, compiled, folder / OBJECTS)
         output.touch()
         return
     elsewhere = [
-        Path(name) for name in environ.get(environment.KERNELS, "").split(os.pathsep) if name
+        Path(name) for name in environ.get(variables.KERNELS, "").split(os.pathsep) if name
     ]
     taken: Objects = {}
     if shared and elsewhere:
-        only = bool(environ.get(environment.KERNELS_ONLY))
+        only = bool(environ.get(variables.KERNELS_ONLY))
         taken = take_objects(recipe, elsewhere, folder / OBJECTS, only=only)
     built = build(recipe, folder, shared, parallel_jobs(), say_to_stdout, taken)
     shutil.copyfile(built, output)

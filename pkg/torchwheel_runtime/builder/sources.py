@@ -12,9 +12,9 @@ from pathlib import Path
 
 from torchwheel_runtime import process
 from torchwheel_runtime.arch.model import Arch
-from torchwheel_runtime.builder.environment import operator_variable
 from torchwheel_runtime.builder.extension import Extension, Operator
 from torchwheel_runtime.builder.target import Target
+from torchwheel_runtime.builder.variables import operator_variable
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import make_folder_atomically, path_inside
 from torchwheel_runtime.json_files import last_line, parse_json

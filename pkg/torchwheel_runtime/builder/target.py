@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from torchwheel_runtime.arch.model import Arch, Backend
-from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease, cxx_standard
 from torchwheel_runtime.claims import NativeAbi, PartKind
 
 
@@ -100,3 +100,8 @@ class Target:
     part: PartKind | None = None
     probes: frozenset[str] = frozenset()
     operators_off: frozenset[str] = frozenset()
+
+    @property
+    def standard(self) -> str:
+        """The flag with the C++ standard: that of torch's headers, in the aten flavour."""
+        return f"-std=c++{cxx_standard(self.torch.release if self.abi == 'aten' else None)}"

@@ -106,7 +106,7 @@ class Package:
         name: the distribution's name; if it is not installed, the name on the command line.
         module: the module to import, e.g. "torch_scatter".
         root: the folder that it is installed in; None if it is not installed.
-        info: the content of its dist-info folder; None if it has none.
+        info: the content of its metadata; None if it has none.
         copies: other installed versions of the same distribution.
         near: if it is not installed, names of installed distributions that are similar.
         imported: the result of its import.
@@ -130,7 +130,7 @@ class Package:
     @property
     def title(self) -> str:
         """Name and version, e.g. "fusedops 1.0.0+cu130"."""
-        return f"{self.name} {self.info.version}" if self.info else self.name
+        return f"{self.name} {self.info.version}".strip() if self.info else self.name
 
     @property
     def claims(self) -> Claims | None:

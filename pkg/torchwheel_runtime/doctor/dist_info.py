@@ -1,7 +1,8 @@
-"""Reads installed distributions and their dist-info folders.
+"""Reads installed distributions: dist-info folders, and the egg-info of what no wheel installed.
 
 Malformed entries are reported; the rest is used. importlib.metadata does neither: it leaves out the
-files that RECORD names and that are gone, and raises on a malformed file.
+files that RECORD names and that are gone, raises on a malformed file, and says of an egg which
+sources it was built of.
 """
 
 import dataclasses
@@ -9,10 +10,12 @@ import difflib
 import email.parser
 import email.policy
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from email.message import Message
 from pathlib import Path, PurePosixPath
+from typing import Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.tags import Tag
@@ -28,13 +31,19 @@ from torchwheel_runtime.ownership import is_irregular
 from torchwheel_runtime.text import quote
 
 SUFFIX = ".dist-info"
+_EGG_INFO = "EGG-INFO"
+"""The metadata in an egg, a folder NAME-VERSION-pyX.Y.egg that easy-install.pth lists."""
+Kind = Literal["wheel", "egg", "zipped egg", "setup.py", "egg-link"]
+"""What installed a distribution; an egg-link leads to a source tree."""
+_LEAST_TOLD: tuple[Kind, ...] = ("setup.py", "egg-link")
+"""Kinds that stand behind others: a source tree may be on the path beside what was built of it."""
 _LONGEST_REQUIREMENT = 200
 """Characters of a requirement of torch, which remedies repeat as a whole."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DistInfo:
-    """The content of a dist-info folder.
+    """The content of a dist-info folder, or of the metadata of what no wheel installed.
 
     Attributes:
         name: as in METADATA, e.g. "torch-scatter".
@@ -44,9 +53,13 @@ class DistInfo:
         claims: its claims (torchwheel.json); None if it has none.
         torch: the range of torch that it requires, e.g. ">=2.11"; empty for any torch, None if it
             does not require torch.
+        requires: the distributions that it requires, normalised.
         tags: its wheel tags; empty if WHEEL has none.
         problems: files that are missing or malformed, a line each.
         irregular: what is no file in the folder, as a pipe: whoever reads it may wait for ever.
+        kind: what installed it.
+        ours: whether torchwheel built it. Then its name may be asked of an index, which may have a
+            stranger's package of any other name.
     """
 
     name: str
@@ -55,29 +68,79 @@ class DistInfo:
     files: tuple[PurePosixPath, ...] = ()
     claims: Claims | None = None
     torch: str | None = None
+    requires: frozenset[str] = frozenset()
     tags: frozenset[Tag] = frozenset()
     problems: tuple[str, ...] = ()
     irregular: tuple[Path, ...] = ()
+    kind: Kind = "wheel"
+    ours: bool = False
 
 
 def read_dist_info(folder: Path) -> DistInfo:
-    """Read the folder, e.g. `site-packages/demo-1.0.0.dist-info`."""
+    """Read the folder, e.g. `site-packages/demo-1.0.0.dist-info`, or another of `dist_infos`."""
     problems: list[str] = []
-    folder_name, _, version = folder.name.removesuffix(SUFFIX).partition("-")
-    metadata = _read_headers(folder, "METADATA", problems)
-    name = _safe_word(metadata.get("Name", folder_name))
-    files = tuple(map(PurePosixPath, _read_record(folder, problems)))
+    key, version = _key_and_version(folder)
+    kind = _kind(folder)
+    metadata = _parse_headers(read_metadata(folder, problems))
+    name = _safe_word(metadata.get("Name", key))
+    top = read_text(folder, "top_level.txt")
+    if kind == "wheel":
+        files = tuple(map(PurePosixPath, _read_record(folder, problems)))
+    else:
+        files = tuple(_files_of_modules(folder.parent, top or key.replace("-", "_")))
+    if kind == "egg-link":
+        source = (read_text(folder.parent, folder.name, problems) or "").partition("\n")[0]
+        problems.append(f"{folder.name} leads to {quote(source)}, where it is not")
+    torch, requires = _requirements(metadata, problems)
     return DistInfo(
         name=name,
         version=_safe_word(metadata.get("Version", version)),
-        packages=_packages(name, files, _read_text(folder, "top_level.txt")),
+        packages=_packages(name, files, top),
         files=files,
         claims=_read_claims(folder, problems),
-        torch=_torch_range(metadata, problems),
-        tags=_read_tags(folder, problems),
+        torch=torch,
+        requires=requires,
+        tags=_read_tags(folder, problems) if kind == "wheel" else frozenset(),
         problems=tuple(problems),
         irregular=tuple(sorted(filter(is_irregular, folder.glob("*")))),
+        kind=kind,
+        ours=(folder / claims_file.FILE).exists(),
     )
+
+
+def read_metadata(folder: Path, problems: list[str] | None = None) -> str:
+    """The text of METADATA, or of an egg's PKG-INFO with what its requires.txt names."""
+    kind = _kind(folder)
+    if kind == "wheel":
+        return read_text(folder, "METADATA", problems) or ""
+    if kind in ("zipped egg", "egg-link"):  # not read
+        return ""
+    if not folder.is_dir():  # distutils writes a file
+        return read_text(folder.parent, folder.name, problems) or ""
+    text = read_text(folder, "PKG-INFO", problems) or ""
+    if "\nRequires-Dist:" in text:
+        return text
+    lines = (read_text(folder, "requires.txt") or "").partition("[")[0].split("\n")
+    return "".join(f"Requires-Dist: {line}\n" for line in lines if line.strip()) + text
+
+
+def _kind(folder: Path) -> Kind:
+    if folder.name == _EGG_INFO:
+        return "egg"
+    kinds: dict[str, Kind] = {
+        ".egg": "zipped egg",
+        ".egg-info": "setup.py",
+        ".egg-link": "egg-link",
+    }
+    return kinds.get(folder.suffix, "wheel")
+
+
+def _files_of_modules(root: Path, modules: str) -> Iterator[PurePosixPath]:
+    """The files of modules and packages: no list names those that `setup.py` installed."""
+    for module in filter(str.isidentifier, modules.split()):
+        for path in (*root.glob(f"{module}.*"), *(root / module).rglob("*")):
+            if path.is_file() and not path.match("*.egg-info"):
+                yield PurePosixPath(path.relative_to(root))
 
 
 def irregular_entry_points(folders: Iterable[Path]) -> list[Path]:
@@ -85,12 +148,23 @@ def irregular_entry_points(folders: Iterable[Path]) -> list[Path]:
     return [path for folder in folders if is_irregular(path := folder / "entry_points.txt")]
 
 
+def replace_command(folder: Path) -> str:
+    """The commands that make a dist-info folder anew, which pip cannot read.
+
+    An index is asked for what torchwheel built; what it has of another name may be a stranger's.
+    """
+    requirement = "ORIGIN`, the file or address that it was installed from"
+    if (folder / claims_file.FILE).exists():
+        requirement = shlex.quote(folder.stem.replace("-", "==", 1)) + "`"
+    return f"`rm -r {shlex.quote(str(folder))}`, then `pip install --no-deps {requirement}"
+
+
 def _safe_word(text: str) -> str:
     """A name or a version that is safe in a shell command."""
     return re.sub(r"[^\w.+!-]", "_", str(text), flags=re.ASCII).lstrip("-")
 
 
-def _read_text(folder: Path, name: str, problems: list[str] | None = None) -> str | None:
+def read_text(folder: Path, name: str, problems: list[str] | None = None) -> str | None:
     """The text of a file; None if it cannot be read, which is added to `problems` if given."""
     try:
         if is_irregular(folder / name):  # DistInfo.irregular has it
@@ -110,13 +184,12 @@ def _read_text(folder: Path, name: str, problems: list[str] | None = None) -> st
     return None
 
 
-def _read_headers(folder: Path, name: str, problems: list[str]) -> Message:
-    text = _read_text(folder, name, problems) or ""
+def _parse_headers(text: str) -> Message:
     return email.parser.HeaderParser(policy=email.policy.compat32).parsestr(text)
 
 
 def _read_record(folder: Path, problems: list[str]) -> Mapping[str, wheel_files.RecordEntry]:
-    if (text := _read_text(folder, "RECORD", problems)) is None:
+    if (text := read_text(folder, "RECORD", problems)) is None:
         return {}
     try:
         entries = wheel_files.parse_record(text)
@@ -160,7 +233,7 @@ def _packages(name: str, files: tuple[PurePosixPath, ...], top: str | None) -> t
 def _read_claims(folder: Path, problems: list[str]) -> Claims | None:
     if not (folder / claims_file.FILE).exists():
         return None
-    if (text := _read_text(folder, claims_file.FILE, problems)) is None:
+    if (text := read_text(folder, claims_file.FILE, problems)) is None:
         return None
     try:
         return claims_file.loads(text, f"{folder.name}/{claims_file.FILE}")
@@ -169,23 +242,28 @@ def _read_claims(folder: Path, problems: list[str]) -> Claims | None:
         return None
 
 
-def _torch_range(metadata: Message, problems: list[str]) -> str | None:
+def _requirements(metadata: Message, problems: list[str]) -> tuple[str | None, frozenset[str]]:
+    """The range of torch, and the names of all that it requires."""
+    torch: str | None = None
+    names: set[str] = set()
     for text in map(str, metadata.get_all("Requires-Dist", [])):
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
             continue
-        if canonicalize_name(requirement.name) == "torch":
+        names.add(canonicalize_name(requirement.name))
+        if torch is None and canonicalize_name(requirement.name) == "torch":
             if len(text) > _LONGEST_REQUIREMENT:
                 problems.append(f"METADATA requires {quote(text)} of {len(text)} characters")
-                return None
-            return str(requirement.specifier)
-    return None
+            else:
+                torch = str(requirement.specifier)
+    return torch, frozenset(names)
 
 
 def _read_tags(folder: Path, problems: list[str]) -> frozenset[Tag]:
     tags: set[Tag] = set()
-    for text in _read_headers(folder, "WHEEL", problems).get_all("Tag", [])[: budgets.TAGS]:
+    headers = _parse_headers(read_text(folder, "WHEEL", problems) or "")
+    for text in headers.get_all("Tag", [])[: budgets.TAGS]:
         try:
             tags |= wheel_files.read_tags([text])
         except WheelError:
@@ -201,20 +279,35 @@ _VENDORED_SUFFIX = ".libs"
 
 
 def dist_infos(path: Sequence[str] = sys.path) -> list[Path]:
-    """The dist-info folders of this Python, in the order of its search path."""
-    roots = dict.fromkeys(Path(entry or ".") for entry in path)
-    return [
-        found
-        for root in roots
-        if root.is_dir()
-        for found in sorted(root.glob(f"*{SUFFIX}"))
-        if found.is_dir()
-    ]
+    """The metadata of what this Python has, in the order of its search path.
+
+    Mostly they are dist-info folders. `setup.py` leaves a folder or a file NAME.egg-info, an egg
+    EGG-INFO in itself or is a zip file, and a development installation a NAME.egg-link.
+    """
+    return [found for root in dict.fromkeys(path) for found in _metadata_in(Path(root or "."))]
+
+
+def _metadata_in(root: Path) -> Iterator[Path]:
+    if root.suffix == ".egg":
+        info = root / _EGG_INFO
+        yield from [info] if info.is_dir() else [root] if root.is_file() else []
+    elif root.is_dir():
+        yield from (found for found in sorted(root.glob(f"*{SUFFIX}")) if found.is_dir())
+        yield from sorted((*root.glob("*.egg-info"), *root.glob("*.egg-link")))
+
+
+def _key_and_version(folder: Path) -> tuple[str, str]:
+    """The name, as pip compares names, and the version of the metadata's folder or file."""
+    path = folder.parent if folder.name == _EGG_INFO else folder
+    if path.suffix == ".egg-link":
+        return canonicalize_name(path.stem), ""
+    name, _, version = path.stem.partition("-")
+    return canonicalize_name(name), version.partition("-py")[0]
 
 
 def name_key(folder: Path) -> str:
-    """The name of a dist-info folder's distribution, as pip compares names."""
-    return canonicalize_name(folder.name.removesuffix(SUFFIX).partition("-")[0])
+    """The name of a distribution by its metadata's folder or file, as pip compares names."""
+    return _key_and_version(folder)[0]
 
 
 def distributions_with_claims(folders: Iterable[Path]) -> list[str]:
@@ -226,7 +319,15 @@ def find_distribution(name: str, folders: Sequence[Path]) -> list[Path]:
     """Folders of the distribution of that name, else of the one that installs such a module."""
     key = canonicalize_name(name)
     named = [folder for folder in folders if name_key(folder) == key]
-    return named or [folder for folder in folders if _has_package(folder, name)]
+    return _most_told(named) or _most_told([one for one in folders if _has_package(one, name)])
+
+
+def _most_told(folders: Sequence[Path]) -> list[Path]:
+    """Those of one distribution that count; others of its name are of its source tree."""
+    for behind in (_LEAST_TOLD, _LEAST_TOLD[1:]):
+        if found := [folder for folder in folders if _kind(folder) not in behind]:
+            return found
+    return list(folders)
 
 
 def similar_names(name: str, folders: Iterable[Path]) -> list[str]:
@@ -263,7 +364,7 @@ def _is_library(file: Path) -> bool:
 def _has_package(folder: Path, name: str) -> bool:
     """Whether the distribution installs a module of that name."""
     for file in ("top_level.txt", "RECORD"):
-        lines = (_read_text(folder, file) or "").splitlines()
+        lines = (read_text(folder, file) or "").splitlines()
         if any(line == name or line.startswith((f"{name}/", f"{name}.")) for line in lines):
             return True
     return False

@@ -17,7 +17,6 @@ from torchwheel_runtime.doctor.native import Loader, NativeLibrary, read_native
 from torchwheel_runtime.doctor.package_rules import irregular_text
 from torchwheel_runtime.doctor.report import report_json, report_text
 from torchwheel_runtime.doctor.verdict import judge, judge_machine
-from torchwheel_runtime.inspect.wheel_files import replace_command
 from torchwheel_runtime.inspect.window import CpuTime
 from torchwheel_runtime.machine.discovery import find_machine
 from torchwheel_runtime.machine.facts import Absent, Machine
@@ -100,7 +99,7 @@ def examine_packages(names: Sequence[str], progress: Progress, seconds: float) -
         problem = import_problem(limit)
         if problem and problem.problem and waited_for:
             says = f"{problem.reason}; {irregular_text(waited_for[0])}"
-            problem = Absent(says, replace_command(waited_for[0].parent), problem.problem)
+            problem = Absent(says, dist_info.replace_command(waited_for[0].parent), problem.problem)
         machine = dataclasses.replace(machine, torch_problem=problem)
     hardware = backends_on_pci_bus()
     verdicts = [judge(Case(machine, cache, package, hardware, os.environ)) for package in packages]

@@ -8,11 +8,15 @@ from torchwheel_runtime.arch.model import backend_of as backend_of_gpu
 from torchwheel_runtime.claims import Claims, LibraryNeeds
 from torchwheel_runtime.doctor.case import Case, Package
 from torchwheel_runtime.doctor.native import NativeLibrary, sort_archs
-from torchwheel_runtime.doctor.package_rules import libraries_to_judge, reinstall_command
+from torchwheel_runtime.doctor.package_rules import (
+    libraries_to_judge,
+    rebuild_command,
+    reinstall_command,
+)
 from torchwheel_runtime.doctor.remedies import comes_with_other_torch, is_idle
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.machine.facts import Machine, Torch
-from torchwheel_runtime.runtime.build import release_to_download
+from torchwheel_runtime.runtime.operator_library import release_to_download
 from torchwheel_runtime.validate.at_load import load_findings
 from torchwheel_runtime.validate.before_build import (
     archs_to_build,
@@ -71,7 +75,10 @@ def mismatched_library(case: Case) -> Iterator[Finding]:
             continue
         # Without a GPU, idle kernels are not a fault.
         matters = finding.rule != "backend" or machine.gpus or machine.driver
-        if finding.blocks or lacking or matters:
+        if finding.rule == "glibc" and not (package.info and package.info.ours):
+            fix = f"use a newer system, or build it here: {rebuild_command(package)}"
+            yield dataclasses.replace(finding, fix=fix)
+        elif finding.blocks or lacking or matters:
             yield finding
 
 

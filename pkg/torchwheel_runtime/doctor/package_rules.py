@@ -1,13 +1,14 @@
 """Findings about the installation and its native libraries: what is damaged or missing."""
 
-import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from packaging.tags import sys_tags
+from packaging.utils import canonicalize_name
 
 from torchwheel_runtime.doctor.case import Case, Package
+from torchwheel_runtime.doctor.dist_info import replace_command
 from torchwheel_runtime.doctor.native import NativeLibrary, is_of_torch
 from torchwheel_runtime.doctor.remedies import (
     OLD_STRING,
@@ -16,7 +17,6 @@ from torchwheel_runtime.doctor.remedies import (
     is_of_gpu,
 )
 from torchwheel_runtime.inspect.elf import qualified_name
-from torchwheel_runtime.inspect.wheel_files import replace_command
 from torchwheel_runtime.text import join_names, quote
 from torchwheel_runtime.validate.findings import Finding
 from torchwheel_runtime.validate.torch_rules import install_command
@@ -28,11 +28,11 @@ def not_installed(case: Case) -> Iterator[Finding]:
     if package.info or package.imported.how != "not found":
         return
     near = f"; did you mean {' or '.join(map(quote, package.near))}?" if package.near else ""
-    name = package.near[0] if package.near else package.name
     fix = (
-        f"`torchwheel doctor {name}`"
+        f"`torchwheel doctor {package.near[0]}`"
         if package.near
-        else f"`pip install {shlex.quote(package.name)}`"
+        else "install it from where its authors publish it; what an index has of this name may be "
+        "a stranger's"
     )
     yield Finding("installed", f"not installed in {sys.prefix}{near}", fix=fix)
 
@@ -93,8 +93,10 @@ def wrong_python(case: Case) -> Iterator[Finding]:
 
 def reinstall_command(package: Package, pip: str = "pip") -> str:
     """The command that installs the same version again."""
-    requirement = f"{package.name}=={package.info.version}" if package.info else package.name
-    return f"`{pip} install --force-reinstall --no-deps {requirement}`"
+    install = f"{pip} install --force-reinstall --no-deps"
+    if package.info and package.info.ours:
+        return f"`{install} {package.name}=={package.info.version}`"
+    return f"`{install} ORIGIN`, the file or address that {package.title} was installed from"
 
 
 def irregular_text(path: Path) -> str:
@@ -115,7 +117,16 @@ def missing_dependency(case: Case) -> Iterator[Finding]:
         # What Python itself has is in no index: something lies in its way.
         if name not in (package.module, "torch", *sys.stdlib_module_names):
             says = f"{package.module} imports {name}, which is not installed"
-            yield Finding("dependency", says, fix=f"`pip install {name}`")
+            yield Finding("dependency", says, fix=_dependency_fix(package, name))
+
+
+def _dependency_fix(package: Package, module: str) -> str:
+    if package.info and canonicalize_name(module) in package.info.requires:
+        return f"`pip install {module}`"
+    return (
+        f"`pip check` names what {package.name} requires and lacks; its authors know what has "
+        f"{module}: a distribution of that name may be a stranger's"
+    )
 
 
 def failed_import(case: Case) -> Iterator[Finding]:
@@ -140,11 +151,14 @@ def failed_import(case: Case) -> Iterator[Finding]:
         "hung": (f"did not end in {words}", _FAULTHANDLER),
         "not found": ("finds no such module", ""),
     }[done.how]
+    hint = "; --seconds gives it more time" if done.how == "hung" else ""
+    if done.how == "not found" and package.info and package.info.kind != "wheel":
+        hint = "; `torchwheel doctor MODULE` looks at a module of another name"
     yield Finding(
         "import",
         f"import {package.module} {says}{where}",
         fix=f"`python {options}-c 'import {package.module}'` shows more, for the authors of "
-        f"{package.name}" + ("; --seconds gives it more time" if done.how == "hung" else ""),
+        f"{package.name}{hint}",
     )
 
 
@@ -201,7 +215,7 @@ def missing_libraries(case: Case) -> Iterator[Finding]:
 
 def old_libraries(case: Case) -> Iterator[Finding]:
     """A library of the system is too old for it, e.g. lacks GLIBCXX_3.4.32."""
-    rebuild = _rebuild_command(case.package)
+    rebuild = rebuild_command(case.package)
     for native in _unloaded_libraries(case):
         for path, version in native.links.outdated if native.links else ():
             # The rule "glibc" reports the C library.
@@ -227,7 +241,7 @@ def missing_symbols(case: Case) -> Iterator[Finding]:
                 "symbols",
                 f"{native.name} uses {_first_names(elsewhere)}, which torch has, and names none of "
                 "torch's libraries (DT_NEEDED), so the loader does not look there",
-                fix=f"build it again, linked with torch: {_rebuild_command(case.package)}",
+                fix=f"build it again, linked with torch: {rebuild_command(case.package)}",
             )
         elif of_torch := set(filter(is_of_torch, names)):
             version = torch.version if torch else "?"
@@ -240,7 +254,7 @@ def missing_symbols(case: Case) -> Iterator[Finding]:
                 f"{native.name} was built for {why}: torch {version} has no {named}",
                 fix=f"install the wheel for torch {torch.minor if torch else '?'} "
                 f"({install_command(case.package.name)} picks it), or build it here: "
-                f"{_rebuild_command(case.package)}",
+                f"{rebuild_command(case.package)}",
                 of_torch=True,
             )
         else:
@@ -287,9 +301,9 @@ def _first_names(names: frozenset[str] | set[str]) -> str:
     return f"{join_names(shown[:_MAX_NAMES])}{more}"
 
 
-def _rebuild_command(package: Package) -> str:
+def rebuild_command(package: Package) -> str:
     """The command that builds the package from source against the installed torch."""
-    return (
-        f"`pip install --force-reinstall --no-deps --no-build-isolation --no-binary "
-        f"{package.name} {package.name}`"
-    )
+    install = "pip install --force-reinstall --no-deps --no-build-isolation"
+    if package.info and package.info.ours:
+        return f"`{install} --no-binary {package.name} {package.name}`"
+    return f"`{install} SOURCE`"

@@ -12,6 +12,7 @@ from typing import Any
 
 from torchwheel_runtime.arch.model import BRANDS, CudaArch, RocmArch
 from torchwheel_runtime.doctor.case import CacheState, Package, Report, Verdict
+from torchwheel_runtime.doctor.dist_info import DistInfo, Kind
 from torchwheel_runtime.doctor.native import NativeLibrary
 from torchwheel_runtime.doctor.package_rules import irregular_text
 from torchwheel_runtime.machine.facts import Absent, Machine, Torch
@@ -125,7 +126,7 @@ def package_text(package: Package) -> str:
     info, status = package.info, package.status
     lines = row("package", package.title)
     if package.root:
-        lines += row("  place", f"{package.root}{'' if info else ', without a dist-info'}")
+        lines += row("  place", f"{package.root}{_kind_text(info)}")
     if info and info.claims:
         claims = info.claims
         archs = f", for {' '.join(map(str, claims.archs))}" if claims.archs else ""
@@ -148,6 +149,19 @@ def package_text(package: Package) -> str:
         more = " more" if len(others) < len(package.natives) else ""
         lines += row("libraries", f"{len(others)}{more}, with no GPU code and nothing of torch")
     return "\n".join(lines)
+
+
+_KIND_TEXTS: dict[Kind, str] = {
+    "wheel": "",
+    "egg": ", an egg that no wheel installed",
+    "zipped egg": ", a zip file (.egg), whose libraries are not judged",
+    "setup.py": ", installed by setup.py, no wheel",
+    "egg-link": ", a link to a source tree",
+}
+
+
+def _kind_text(info: DistInfo | None) -> str:
+    return _KIND_TEXTS[info.kind] if info else ", without a dist-info"
 
 
 def _import_text(package: Package) -> str:
@@ -269,6 +283,7 @@ def _package(package: Package) -> dict[str, Any]:
         "module": package.module,
         "root": _plain(package.root),
         "version": info.version if info else None,
+        "kind": info.kind if info else None,
         "claims": _plain(info.claims) if info else None,
         "requires_torch": info.torch if info else None,
         "problems": [*info.problems, *map(irregular_text, info.irregular)] if info else [],

@@ -79,6 +79,8 @@ def _healthy_text(case: Case) -> str:
         return _status_text(package.status, machine.gpus)
     if package.loaded:
         return f"its native libraries are loaded{where}"
+    if package.info and package.info.kind == "zipped egg":
+        return "it can be imported; it is a zip file (.egg), whose libraries are not judged"
     return "it can be imported" + (", and its libraries fit" if package.natives else "")
 
 

@@ -5,9 +5,7 @@ import dataclasses
 import io
 import math
 import re
-import shlex
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from packaging.tags import Tag, parse_tag
 
@@ -74,12 +72,3 @@ def require_few_tags(texts: Sequence[str]) -> None:
     count = sum(math.prod(part.count(".") + 1 for part in text.split("-")) for text in texts)
     if count > budgets.TAGS:
         raise WheelError(f"names {count} tags; at most {budgets.TAGS} expected")
-
-
-def replace_command(folder: Path) -> str:
-    """The commands that make a dist-info folder anew, which pip cannot read."""
-    requirement = folder.name.removesuffix(".dist-info").replace("-", "==", 1)
-    return (
-        f"`rm -r {shlex.quote(str(folder))}`, then "
-        f"`pip install --no-deps {shlex.quote(requirement)}`"
-    )

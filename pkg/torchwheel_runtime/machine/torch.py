@@ -98,7 +98,7 @@ def _torch_of_module(torch: ModuleType) -> Torch | None:
 
 
 def _has_old_abi(folder: Path) -> bool:
-    from torchwheel_runtime.builder.environment import (  # noqa: PLC0415 - not for a plain import
+    from torchwheel_runtime.builder.variables import (  # noqa: PLC0415 - not for a plain import
         has_old_abi,
     )
     from torchwheel_runtime.errors import UsageError  # noqa: PLC0415

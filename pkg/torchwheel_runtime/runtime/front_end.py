@@ -16,7 +16,6 @@ from torchwheel_runtime.builder.extension import LIBRARIES, Extension
 from torchwheel_runtime.claims import Part
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.loadable import LoadableFile
-from torchwheel_runtime.runtime.parts import ChosenParts, load_built, verify_part
 from torchwheel_runtime.runtime.prebuilt import (
     import_from,
     installed_claims,
@@ -24,6 +23,7 @@ from torchwheel_runtime.runtime.prebuilt import (
     reason_of,
 )
 from torchwheel_runtime.runtime.status import OperatorStatus, Refusal
+from torchwheel_runtime.runtime.universal import ChosenParts, load_built, verify_part
 from torchwheel_runtime.text import join_names
 
 
@@ -170,7 +170,7 @@ def build_kernels(
     Returns:
         What the family runs on there, and on other GPUs of the same arch that nothing serves.
     """
-    from torchwheel_runtime.runtime.build import (  # noqa: PLC0415 - costs nothing until needed
+    from torchwheel_runtime.runtime.operator_library import (  # noqa: PLC0415 - costs nothing until needed
         obtain_library,
     )
 

@@ -29,7 +29,7 @@ from torchwheel_runtime.runtime.status import (
 if TYPE_CHECKING:  # an import chooses no library
     from torchwheel_runtime.loadable import LoadableFile
     from torchwheel_runtime.runtime.front_end import EntryPoints, FrontEnd
-    from torchwheel_runtime.runtime.parts import ChosenParts
+    from torchwheel_runtime.runtime.universal import ChosenParts
 
 _LOADED: dict[str, "LoadedExtension"] = {}
 
@@ -189,7 +189,7 @@ class LoadedExtension:
 
     def _choose_parts(self, ask_driver: bool) -> Callable[[], None]:
         """Choose the parts of a universal wheel; returns the function that loads them."""
-        from torchwheel_runtime.runtime.parts import (  # noqa: PLC0415 - not for an import
+        from torchwheel_runtime.runtime.universal import (  # noqa: PLC0415 - not for an import
             choose_parts,
         )
 
@@ -336,7 +336,7 @@ class LoadedExtension:
 
     def _obtain(self, name: str) -> Callable[[], None]:
         """Obtain the library of an operator; returns the function that loads it."""
-        from torchwheel_runtime.runtime.build import (  # noqa: PLC0415 - costs nothing until needed
+        from torchwheel_runtime.runtime.operator_library import (  # noqa: PLC0415 - costs nothing until needed
             obtain_library,
         )
 

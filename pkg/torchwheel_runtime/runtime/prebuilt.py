@@ -290,7 +290,7 @@ def load_module(extension: Extension, package: Path) -> ModuleType:
             if module is not None:
                 return module
     if may_build(mode):
-        from torchwheel_runtime.runtime.build import (  # noqa: PLC0415 - costs nothing until needed
+        from torchwheel_runtime.runtime.operator_library import (  # noqa: PLC0415 - costs nothing until needed
             obtain_library,
         )
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from torchwheel_runtime.arch.devices import VisibleGpus
 from torchwheel_runtime.arch.lists import VARIABLES, ArchSelection, choose_archs
 from torchwheel_runtime.arch.model import BRANDS, Backend
-from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease, cxx_standard
 from torchwheel_runtime.builder.extension import STABLE_SINCE
 from torchwheel_runtime.claims import LibraryNeeds, NativeAbi
 from torchwheel_runtime.machine.facts import Absent, InstalledToolkit, Machine, Torch
@@ -60,22 +60,32 @@ def check_toolkit_torch(
 
 
 def check_host_compiler(
-    host: HostCompiler | None, problem: Absent | None, toolkit: InstalledToolkit
+    host: HostCompiler | None,
+    problem: Absent | None,
+    toolkit: InstalledToolkit,
+    torch: Torch | None = None,
 ) -> Finding | None:
-    """There is a C++ compiler, and nvcc works with it; hipcc brings its own."""
+    """There is a C++ compiler, nvcc works with it, and it has the C++ of the headers of `torch`.
+
+    hipcc brings its own.
+    """
     if host is None:
         fix = "`apt-get install g++`, or set CXX to a compiler"
         return Finding(
             "host-compiler", expected="a C++ compiler", found=str(problem or "none"), fix=fix
         )
     bounds = torch_rules.host_bounds(toolkit.release) if toolkit.backend == "cuda" else {}
-    if not bounds or is_within(host, bounds):
+    standard = cxx_standard(torch.minor if torch else None)
+    able = torch_rules.cxx_bounds(standard) if bounds else {}
+    if not bounds or (is_within(host, bounds) and (not able or is_within(host, able))):
         return None
     newest = int(bounds["gcc"].rpartition("<")[2]) - 1
+    wanted, why = bounds, f", which CUDA {toolkit.release} works with"
+    if torch and is_within(host, bounds):
+        wanted, why = able, f", for the C++{standard} of the headers of torch {torch.minor}"
     return Finding(
         "host-compiler",
-        expected=" or ".join(f"{family} {bound}" for family, bound in bounds.items())
-        + f", which CUDA {toolkit.release} works with",
+        expected=" or ".join(f"{family} {bound}" for family, bound in wanted.items()) + why,
         found=f"{host.family} {host.version} ({host.path})",
         fix=f"`apt-get install g++-{newest}` and `export CXX=g++-{newest}`",
     )
@@ -142,7 +152,9 @@ def build_findings(
         ]
         findings += [check_toolkit_torch(needs, torch, toolkit)] if toolkit else []
     if toolkit is not None:
-        findings.append(check_host_compiler(machine.host, machine.host_problem, toolkit))
+        # The stable ABI's headers are content with any compiler that nvcc takes.
+        of = None if needs.abi == "stable" else torch
+        findings.append(check_host_compiler(machine.host, machine.host_problem, toolkit, of))
         if runs_here:
             fix = f"name {{}} in {VARIABLES[needs.backend]}"
             findings.append(check_driver(toolkit.backend, toolkit.release, machine.driver))

@@ -92,6 +92,12 @@ def host_bounds(release: str) -> Mapping[str, str]:
     return bounds
 
 
+def cxx_bounds(standard: int) -> Mapping[str, str]:
+    """C++ compilers with a C++ standard: {"gcc": ">=11", …} for 20; {} if all that count have."""
+    bounds: dict[str, str] = _table()["cxx"].get(str(standard), {})
+    return bounds
+
+
 def describe_torch(torch: Torch) -> str:
     """E.g. "torch 2.11.0+cu130, built with CUDA 13.0"."""
     if torch.backend is None:

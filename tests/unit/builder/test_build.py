@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from targets import CUDA_STABLE, EXTENSION, sources
 
-from torchwheel_runtime.builder import environment, ninja, provision
+from torchwheel_runtime.builder import ninja, provision, variables
 from torchwheel_runtime.builder.ninja import Step, build, is_progress
 from torchwheel_runtime.builder.provision import complete_environment
 from torchwheel_runtime.builder.recipe import Recipe
@@ -136,7 +136,7 @@ def test_names_with_blanks_dollars_and_colons_survive_ninja(tmp_path):
 # A build environment that names the ABI flavour alone is completed; nothing is downloaded here.
 
 
-ALONE = {environment.ABI: "stable"}
+ALONE = {variables.ABI: "stable"}
 
 
 @pytest.fixture
@@ -164,68 +164,68 @@ def complete(environ):
 
 def test_everything_is_provisioned_where_there_is_nothing(machine):
     assert complete({}) == {
-        environment.ABI: "stable",
-        environment.CXX: "/bin/g++",
-        environment.CUDA_HOME: str(machine / "13.0"),
-        environment.TOOLKIT: "13.0",
-        environment.ARCH_LIST: "7.5;8.0;9.0;10.0;11.0;12.0+PTX",
-        environment.TORCH: str(machine / "t2.11"),
-        environment.TORCH_RELEASE: "2.11",
+        variables.ABI: "stable",
+        variables.CXX: "/bin/g++",
+        variables.CUDA_HOME: str(machine / "13.0"),
+        variables.TOOLKIT: "13.0",
+        variables.ARCH_LIST: "7.5;8.0;9.0;10.0;11.0;12.0+PTX",
+        variables.TORCH: str(machine / "t2.11"),
+        variables.TORCH_RELEASE: "2.11",
     }
 
 
 def test_what_is_named_is_taken(machine):
     named = {
-        environment.CXX: "clang++",
-        environment.TOOLKIT: "13.2",
-        environment.ARCH_LIST: "9.0+PTX",
-        environment.TORCH: "/my/torch",
+        variables.CXX: "clang++",
+        variables.TOOLKIT: "13.2",
+        variables.ARCH_LIST: "9.0+PTX",
+        variables.TORCH: "/my/torch",
     }
     found = complete(named)
     assert {name: found[name] for name in named} == named
-    assert found[environment.CUDA_HOME] == str(machine / "13.2")
+    assert found[variables.CUDA_HOME] == str(machine / "13.2")
 
 
 def test_an_installed_toolkit_comes_first(machine, monkeypatch):
     asked = []
     monkeypatch.setattr(provision, "locate_system", lambda *_: (Path("/usr/cuda"), "id"))
     monkeypatch.setattr(provision, "require_cuda", lambda *of: asked.append(of) or "12.4")
-    found = complete({environment.ARCH_LIST: "9.0"})
-    assert (found[environment.CUDA_HOME], found[environment.TOOLKIT]) == ("/usr/cuda", "12.4")
+    found = complete({variables.ARCH_LIST: "9.0"})
+    assert (found[variables.CUDA_HOME], found[variables.TOOLKIT]) == ("/usr/cuda", "12.4")
     assert asked == [(Path("/usr/cuda"), None)]
 
 
 def test_a_wrong_cuda_home_is_an_error_and_no_download(machine):
     with pytest.raises(TorchwheelError, match="no CUDA toolkit here"):
-        complete({environment.CUDA_HOME: "/nowhere"})
+        complete({variables.CUDA_HOME: "/nowhere"})
 
 
 @pytest.mark.parametrize(
     ("environ", "can"),
     [
         (ALONE, True),
-        ({**ALONE, environment.CUDA_HOME: "/cuda"}, True),
-        ({**ALONE, environment.BACKEND: "cuda"}, True),
-        ({**ALONE, environment.BACKEND: "rocm"}, False),
-        ({**ALONE, environment.PART: "kernels"}, False),
-        ({environment.ABI: "aten"}, False),
+        ({**ALONE, variables.CUDA_HOME: "/cuda"}, True),
+        ({**ALONE, variables.BACKEND: "cuda"}, True),
+        ({**ALONE, variables.BACKEND: "rocm"}, False),
+        ({**ALONE, variables.PART: "kernels"}, False),
+        ({variables.ABI: "aten"}, False),
         ({}, False),
     ],
 )
 def test_what_can_be_completed(environ, can):
-    assert environment.can_complete(environ) == can
+    assert variables.can_complete(environ) == can
 
 
 def test_a_whole_environment_is_left_as_it_is():
     whole = {
         **ALONE,
-        environment.CUDA_HOME: "/cuda",
-        environment.ARCH_LIST: "9.0",
-        environment.TOOLKIT: "13.0",
-        environment.TORCH: "/torch",
-        environment.TORCH_RELEASE: "2.11",
+        variables.CUDA_HOME: "/cuda",
+        variables.ARCH_LIST: "9.0",
+        variables.TOOLKIT: "13.0",
+        variables.TORCH: "/torch",
+        variables.TORCH_RELEASE: "2.11",
     }
-    assert not environment.can_complete(whole)
+    assert not variables.can_complete(whole)
 
 
 def test_provisioning_needs_no_pydantic():

@@ -1,5 +1,6 @@
 """Compilers: CUDA's and ROCm's, archs apart, hipify."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from targets import CUDA_STABLE, EXTENSION, ROCM_STABLE, sources
 
-from torchwheel.steps import gpu_compiler
+from torchwheel.compilers import gpu_compiler
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.builder.objects import join_parts
 from torchwheel_runtime.builder.recipe import Recipe, parts_of
@@ -66,6 +67,40 @@ CALLS = {
     "AMD's others": (("gfx90a", "declared", *HIP), "", "torchwheel: the project compiles for gfx"),
     "AMD's fewer": (("gfx90a;gfx942", "declared", *HIP), "nvcc -c a.hip ", ""),
 }
+
+
+EMPTY = "-x c -c /dev/null -o "
+
+
+@pytest.mark.parametrize(
+    ("words", "planned"),
+    [
+        ("-c csrc/a.cu -o build/a.o -gencode arch=compute_53,code=sm_53", f"{EMPTY}build/a.o"),
+        ("-I. -c PROJECT/csrc/a.cpp -o a.o", f"{EMPTY}a.o"),
+        ("-O2 csrc/../a.c -c", f"{EMPTY}a.o"),
+        # A project, CMake and Meson try compilers, and what is linked is no step.
+        ("-c ../tried.c", None),
+        ("-c build/CMakeFiles/CMakeScratch/t/x.cxx", None),
+        ("-c build/meson-private/tmp1/testfile.c", None),
+        ("csrc/a.o -o a.so", None),
+        ("-M csrc/a.cpp", None),
+    ],
+)
+def test_a_plan_compiles_no_file_of_the_project(tmp_path, words, planned):
+    words = words.replace("PROJECT", str(tmp_path))
+    command = [*gpu_compiler.guard(sys.executable, "5.3", "declared", ["echo"]), *words.split()]
+    for environ, expected in (({gpu_compiler.PLANNED: str(tmp_path)}, planned), ({}, None)):
+        done = subprocess.check_output(command, cwd=tmp_path, env=environ, text=True)
+        assert done == f"{expected or words}\n"
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "g++"])
+def test_an_empty_object_can_be_linked(tmp_path, compiler):
+    guard = gpu_compiler.guard(sys.executable, "", "", [compiler])
+    environ = {**os.environ, gpu_compiler.PLANNED: str(tmp_path)}
+    (tmp_path / "a.c").write_text("#error it was compiled")
+    for words in (["-c", "a.c", "-o", "a.o"], ["-shared", "a.o", "-o", "a.so"]):
+        subprocess.run([*guard, *words], cwd=tmp_path, env=environ, check=True)
 
 
 @pytest.mark.parametrize(("arguments", "output", "errors"), CALLS.values(), ids=CALLS)

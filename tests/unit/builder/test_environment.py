@@ -6,7 +6,7 @@ import pytest
 from targets import CUDA_ATEN, CUDA_STABLE, EXTENSION
 
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.builder import environment
+from torchwheel_runtime.builder import variables
 from torchwheel_runtime.builder.ninja import BYTES_PER_JOB, parallel_jobs
 from torchwheel_runtime.builder.target import Python, Target, TorchHeaders
 from torchwheel_runtime.errors import UsageError
@@ -14,13 +14,13 @@ from torchwheel_runtime.errors import UsageError
 HERE = f"linux_{platform.machine()}"
 OTHER = "linux_aarch64" if HERE == "linux_x86_64" else "linux_x86_64"
 CUDA = {
-    environment.ABI: "stable",
-    environment.NAME: "cu130-stable",
-    environment.CUDA_HOME: "/cuda",
-    environment.TOOLKIT: "13.0",
-    environment.ARCH_LIST: "8.0;9.0+PTX",
-    environment.TORCH: "/torch",
-    environment.TORCH_RELEASE: "2.11",
+    variables.ABI: "stable",
+    variables.NAME: "cu130-stable",
+    variables.CUDA_HOME: "/cuda",
+    variables.TOOLKIT: "13.0",
+    variables.ARCH_LIST: "8.0;9.0+PTX",
+    variables.TORCH: "/torch",
+    variables.TORCH_RELEASE: "2.11",
 }
 
 
@@ -31,7 +31,7 @@ def cuda(tmp_path_factory):
     for place in ("lib64", "targets/sbsa-linux/lib", "targets/x86_64-linux/lib"):
         (root / place).mkdir(parents=True)
         (root / place / "libcudart_static.a").touch()
-    CUDA[environment.CUDA_HOME] = str(root)
+    CUDA[variables.CUDA_HOME] = str(root)
     return root
 
 
@@ -57,21 +57,21 @@ def rocm(tmp_path):
     library.touch()
     return {
         **{name: value for name, value in CUDA.items() if "CUDA" not in name},
-        environment.BACKEND: "rocm",
-        environment.ROCM_PATH: str(tmp_path / "rocm"),
-        environment.ROCM_ARCH: "gfx90a;gfx942",
-        environment.TOOLKIT: "6.4",
+        variables.BACKEND: "rocm",
+        variables.ROCM_PATH: str(tmp_path / "rocm"),
+        variables.ROCM_ARCH: "gfx90a;gfx942",
+        variables.TOOLKIT: "6.4",
     }
 
 
 def read(environ: dict[str, str]) -> Target:
-    target = environment.read_target(environ, Path("/p"))
+    target = variables.read_target(environ, Path("/p"))
     assert target is not None
     return target
 
 
 def test_without_an_abi_the_package_is_pure():
-    assert environment.read_target({"CUDA_HOME": "/cuda"}, Path()) is None
+    assert variables.read_target({"CUDA_HOME": "/cuda"}, Path()) is None
 
 
 def test_a_whole_environment_is_a_target():
@@ -82,7 +82,7 @@ def test_a_whole_environment_is_a_target():
 
 
 def test_another_platform_is_cross_compiled(cuda):
-    target = read({**CUDA, environment.PLATFORM: OTHER})
+    target = read({**CUDA, variables.PLATFORM: OTHER})
     assert (target.platform, target.cross) == (OTHER, True)
     assert target.toolkit.runtime.is_relative_to(cuda / "targets")
 
@@ -92,10 +92,10 @@ def test_another_platform_is_cross_compiled(cuda):
 )
 def test_each_installer_keeps_cudas_runtime_elsewhere(tmp_path, place):
     with pytest.raises(UsageError, match=r"no libcudart_static\.a in .*point it at a whole CUDA"):
-        environment.cuda_runtime(tmp_path, "x86_64")
+        variables.cuda_runtime(tmp_path, "x86_64")
     (tmp_path / place).mkdir(parents=True)
     (tmp_path / place / "libcudart_static.a").touch()
-    assert environment.cuda_runtime(tmp_path, "x86_64") == tmp_path / place / "libcudart_static.a"
+    assert variables.cuda_runtime(tmp_path, "x86_64") == tmp_path / place / "libcudart_static.a"
 
 
 def test_a_rocm_environment_is_a_target(rocm):
@@ -108,16 +108,16 @@ def test_a_distributions_rocm_keeps_its_library_elsewhere(tmp_path):
     library = tmp_path / "lib" / "x86_64-linux-gnu" / "libamdhip64.so"
     library.parent.mkdir(parents=True)
     with pytest.raises(UsageError, match=r"no libamdhip64\.so in .*x86_64-linux-gnu; point it"):
-        environment.hip_runtime(tmp_path, "x86_64")
+        variables.hip_runtime(tmp_path, "x86_64")
     library.touch()
-    assert environment.hip_runtime(tmp_path, "x86_64") == library
+    assert variables.hip_runtime(tmp_path, "x86_64") == library
 
 
 def test_a_sysroot_has_one_gcc(rocm, tmp_path):
     root = tmp_path / "sysroot"
-    environ = {**rocm, environment.SYSROOT: str(root)}
+    environ = {**rocm, variables.SYSROOT: str(root)}
     with pytest.raises(UsageError, match=r"expected once, found 0 times"):
-        environment.read_target(environ, Path("/p"))
+        variables.read_target(environ, Path("/p"))
     machine = platform.machine()
     for release in ("10", "12"):
         library = root / f"usr/lib/gcc/{machine}-linux-gnu/{release}/libstdc++.a"
@@ -127,18 +127,18 @@ def test_a_sysroot_has_one_gcc(rocm, tmp_path):
             target = read(environ)
             assert f"--gcc-install-dir={library.parent}" in target.sysroot
     with pytest.raises(UsageError, match=r"expected once, found 2 times"):
-        environment.read_target(environ, Path("/p"))
+        variables.read_target(environ, Path("/p"))
 
 
 def test_an_aten_target_is_for_the_running_python(torch, monkeypatch):
     python = Python(Path("/py"), Path("/pybind11"), ".so")
-    monkeypatch.setattr(environment, "running_python", lambda: python)
+    monkeypatch.setattr(variables, "running_python", lambda: python)
     folder = torch('  set(TORCH_CXX_FLAGS "-D_GLIBCXX_USE_CXX11_ABI=0")\n')
-    environ = {**CUDA, environment.ABI: "aten", environment.TORCH: str(folder)}
+    environ = {**CUDA, variables.ABI: "aten", variables.TORCH: str(folder)}
     target = read(environ)
     assert (target.python, target.torch.old_abi) == (python, True)
     with pytest.raises(UsageError, match="build it on that platform"):
-        environment.read_target({**environ, environment.PLATFORM: OTHER}, Path("/p"))
+        variables.read_target({**environ, variables.PLATFORM: OTHER}, Path("/p"))
 
 
 @pytest.mark.parametrize(
@@ -151,43 +151,43 @@ def test_an_aten_target_is_for_the_running_python(torch, monkeypatch):
     ],
 )
 def test_the_abi_is_read_from_torchs_own_file(torch, text, old):
-    assert environment.has_old_abi(torch(f"x\n{text}\ny\n")) == old
+    assert variables.has_old_abi(torch(f"x\n{text}\ny\n")) == old
 
 
 def test_a_torch_without_its_cmake_file_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"TorchConfig\.cmake: No such file .*which C\+\+ ABI"):
-        environment.has_old_abi(tmp_path)
+        variables.has_old_abi(tmp_path)
 
 
 def test_a_missing_pybind11_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install pybind11"):
-        environment.running_python()
+        variables.running_python()
 
 
-@pytest.mark.parametrize("name", sorted(set(CUDA) - {environment.ABI, environment.NAME}))
+@pytest.mark.parametrize("name", sorted(set(CUDA) - {variables.ABI, variables.NAME}))
 def test_what_is_missing_is_named(name):
     environ = {key: value for key, value in CUDA.items() if key != name}
     with pytest.raises(UsageError, match=f"needs {name} too"):
-        environment.read_target(environ, Path())
+        variables.read_target(environ, Path())
 
 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({environment.ABI: "atten"}, "TORCHWHEEL_ABI=atten: stable, aten or pure expected"),
-        ({environment.BACKEND: "metal"}, "TORCHWHEEL_BACKEND=metal: cuda or rocm expected"),
-        ({environment.ARCH_LIST: "8.0 9.x"}, r'"9\.x" is not an arch'),
+        ({variables.ABI: "atten"}, "TORCHWHEEL_ABI=atten: stable, aten or pure expected"),
+        ({variables.BACKEND: "metal"}, "TORCHWHEEL_BACKEND=metal: cuda or rocm expected"),
+        ({variables.ARCH_LIST: "8.0 9.x"}, r'"9\.x" is not an arch'),
         (
-            {environment.ARCH_LIST: "gfx942"},
+            {variables.ARCH_LIST: "gfx942"},
             'TORCH_CUDA_ARCH_LIST: "gfx942" is not an arch of CUDA',
         ),
-        ({environment.BACKEND: "rocm"}, "needs ROCM_PATH, PYTORCH_ROCM_ARCH too"),
+        ({variables.BACKEND: "rocm"}, "needs ROCM_PATH, PYTORCH_ROCM_ARCH too"),
     ],
 )
 def test_a_wrong_value_is_named(change, says):
     with pytest.raises(UsageError, match=says):
-        environment.read_target({**CUDA, **change}, Path())
+        variables.read_target({**CUDA, **change}, Path())
 
 
 OLD, NEW = TorchHeaders(Path("/torch"), "2.11"), TorchHeaders(Path("/torch"), "2.12")
@@ -195,10 +195,10 @@ OLD, NEW = TorchHeaders(Path("/torch"), "2.11"), TorchHeaders(Path("/torch"), "2
 
 def test_the_matrix_and_the_extension_name_one_floor():
     extension = dataclasses.replace(EXTENSION, torch="2.12")
-    environment.require_stable_floor(extension, dataclasses.replace(CUDA_ATEN, torch=OLD))
-    environment.require_stable_floor(extension, dataclasses.replace(CUDA_STABLE, torch=NEW))
+    variables.require_stable_floor(extension, dataclasses.replace(CUDA_ATEN, torch=OLD))
+    variables.require_stable_floor(extension, dataclasses.replace(CUDA_STABLE, torch=NEW))
     with pytest.raises(UsageError) as error:
-        environment.require_stable_floor(extension, dataclasses.replace(CUDA_STABLE, torch=OLD))
+        variables.require_stable_floor(extension, dataclasses.replace(CUDA_STABLE, torch=OLD))
     assert str(error.value) == (
         "TORCHWHEEL_TORCH_RELEASE=2.11: expected 2.12, the oldest torch that pkg's Extension "
         "names; make it and abis.stable.torch of the matrix the same"
@@ -206,7 +206,7 @@ def test_the_matrix_and_the_extension_name_one_floor():
 
 
 def test_archs_may_be_parted_by_blanks_as_torch_allows():
-    target = read({**CUDA, environment.ARCH_LIST: " 8.0 9.0+PTX"})
+    target = read({**CUDA, variables.ARCH_LIST: " 8.0 9.0+PTX"})
     assert " ".join(map(str, target.toolkit.archs)) == "8.0 9.0+PTX"
 
 

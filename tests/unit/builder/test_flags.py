@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from targets import CUDA_ATEN, CUDA_STABLE, EVERY, EXTENSION, PY312, ROCM_STABLE, sources
 
 from torchwheel_runtime.arch.releases import ToolkitRelease
-from torchwheel_runtime.builder import environment
+from torchwheel_runtime.builder import variables
 from torchwheel_runtime.builder.extension import Extension, Operator
 from torchwheel_runtime.builder.flags import Flags, Probe, check_flags
 from torchwheel_runtime.builder.recipe import Recipe
@@ -283,7 +283,7 @@ def test_a_library_of_the_extensions_own_is_an_input(tmp_path):
 def test_a_variable_leaves_an_operator_out(tmp_path):
     target = project(tmp_path)
     assert "b c.cu" in sources_of(EXTENSION, target).device
-    off = environment.operators_off(EXTENSION, {"PKG_BUILD_OP_B": "0"})
+    off = variables.operators_off(EXTENSION, {"PKG_BUILD_OP_B": "0"})
     without = dataclasses.replace(target, operators_off=off)
     found = sources_of(EXTENSION, without)
     assert list(found.device) == ["a.cu"]
@@ -314,13 +314,13 @@ def test_a_library_that_names_every_operator_is_not_built_without_one(tmp_path):
     ],
 )
 def test_the_switches(environ, off):
-    assert environment.operators_off(EXTENSION, environ) == off
+    assert variables.operators_off(EXTENSION, environ) == off
 
 
 def test_the_name_of_a_switch_is_made_of_the_names():
     extension = Extension("my-pkg.x", "csrc", (Operator("rms.norm", ()),))
     switched = {"MY_PKG_X_BUILD_OP_RMS_NORM": "0"}
-    assert environment.operators_off(extension, switched) == {"rms.norm"}
+    assert variables.operators_off(extension, switched) == {"rms.norm"}
 
 
 @pytest.mark.parametrize(
@@ -336,5 +336,5 @@ def test_the_name_of_a_switch_is_made_of_the_names():
 )
 def test_a_wrong_switch_is_named(environ, says):
     with pytest.raises(UsageError) as error:
-        environment.operators_off(EXTENSION, environ)
+        variables.operators_off(EXTENSION, environ)
     assert str(error.value) == says

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from targets import CUDA_ATEN_OLD, CUDA_STABLE, EXTENSION
 
-from torchwheel_runtime.builder import environment
 from torchwheel_runtime.builder import recipe as recipes
+from torchwheel_runtime.builder import variables
 from torchwheel_runtime.builder.extension import Extension, Operator, Split
 from torchwheel_runtime.builder.flags import Flags
 from torchwheel_runtime.builder.ninja import wanted_files
@@ -91,13 +91,13 @@ def test_each_part_has_its_files(target, files, output, project):
 def environ_of(part: str, folder: Path) -> dict[str, str]:
     """The environment of a part's build; CUDA and torch are in one folder."""
     return {
-        environment.ABI: "stable",
-        environment.PART: part,
-        environment.CUDA_HOME: str(folder),
-        environment.TOOLKIT: "13.0",
-        environment.ARCH_LIST: "9.0",
-        environment.TORCH: str(folder),
-        environment.TORCH_RELEASE: "2.11",
+        variables.ABI: "stable",
+        variables.PART: part,
+        variables.CUDA_HOME: str(folder),
+        variables.TOOLKIT: "13.0",
+        variables.ARCH_LIST: "9.0",
+        variables.TORCH: str(folder),
+        variables.TORCH_RELEASE: "2.11",
     }
 
 
@@ -206,4 +206,4 @@ def test_an_extension_in_one_library_has_no_parts(project):
 def test_an_unknown_part_is_refused():
     says = "TORCHWHEEL_PART=kernel: kernels, front_end, entry_points"
     with pytest.raises(UsageError, match=says):
-        environment.read_target(environ_of("kernel", Path("/none")), Path("/p"))
+        variables.read_target(environ_of("kernel", Path("/none")), Path("/p"))

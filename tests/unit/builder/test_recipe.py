@@ -147,6 +147,22 @@ def test_an_ordinary_extension_meets_torch_in_every_file(golden):
             assert not any("-Werror" in part for part in step.command)
 
 
+@pytest.mark.parametrize(
+    ("abi", "release", "standard"),
+    [
+        ("aten", "2.13", "-std=c++17"),
+        ("aten", "2.14", "-std=c++20"),
+        # Nothing of the stable ABI's headers is newer than C++17.
+        ("stable", "2.15", "-std=c++17"),
+    ],
+)
+def test_files_are_compiled_with_the_cxx_of_torchs_headers(abi, release, standard):
+    base = CUDA_ATEN if abi == "aten" else CUDA_STABLE
+    target = dataclasses.replace(base, torch=dataclasses.replace(base.torch, release=release))
+    steps = [one for one in recipe(target).whole() if one.label.startswith(("C++", "CUDA"))]
+    assert {word for one in steps for word in one.command if word.startswith("-std=")} == {standard}
+
+
 def test_variants_of_an_ordinary_extension_share_what_has_the_same_name():
     extension, found = dataclasses.replace(EXTENSION, ordinary=True), {}
     newer = dataclasses.replace(CUDA_ATEN.torch, release="2.12")

@@ -13,7 +13,7 @@ from torchwheel.check.audit import Audit
 from torchwheel.check.facts import Allowed, Fact, Limits, WheelFacts
 from torchwheel.check.gates import judge
 from torchwheel.findings import CheckResult
-from torchwheel.inspect.wheel import read_wheel
+from torchwheel.inspect.wheel import WheelName, read_wheel
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.claims import Claims, Part
 from torchwheel_runtime.inspect.elf import GpuCode, Library, UndefinedSymbol
@@ -60,7 +60,15 @@ def have(**values: object) -> Change:
 
 
 def wheel(**changes: object) -> Change:
-    return lambda facts: have(wheel=dataclasses.replace(facts.wheel.read(), **changes))(facts)
+    """Another wheel; what its file name says can be changed like other fields."""
+    names = {key: changes.pop(key) for key in WheelName._fields if key in changes}
+
+    def change(facts: WheelFacts) -> WheelFacts:
+        one = facts.wheel.read()
+        named = one.named._replace(**names)
+        return have(wheel=dataclasses.replace(one, named=named, **changes))(facts)
+
+    return change
 
 
 def tags(text: str) -> Change:

@@ -56,9 +56,16 @@ HELP = have(
         dataclasses.replace(LIBRARY, needed=("libhelp.so.1",)),
     )
 )
+
+
+def too_new(cause: str) -> Change:
+    """A wheel that a stricter tag does not fit for one cause."""
+    return have(audit=Audit("manylinux_2_34_x86_64", (), (cause,)))
+
+
 ANY = tags("py3-none-any")
 PURE_CLAIMS = dataclasses.replace(PURE, toolkit="cu130", torch_release="2.11")
-IS_PURE = then(ANY, wheel(root_is_purelib=True, claims=PURE_CLAIMS))
+IS_PURE = then(ANY, wheel(purelib=True, claims=PURE_CLAIMS))
 ALIASED = then(
     tags("py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64"),
     have(audit=Audit("manylinux_2_17_x86_64", ("manylinux2014_x86_64",), ())),
@@ -194,6 +201,20 @@ STATES: Mapping[str, Sequence[tuple[str | None, Change, Limits]]] = {
                 ("2.28", "manylinux_2_34_x86_64 is for newer systems than glibc 2.28: GLIBC_2.34"),
                 ("2.34", None),
                 ("2.100", None),
+            )
+        ),
+        *(
+            (says, too_new(cause), Limits(1, newest_glibc="2.28"))
+            for cause, says in (
+                (
+                    "GLIBC_2.34 by pow",
+                    '; build without these functions, or set containers.glibc: "2.34"',
+                ),
+                (
+                    "GLIBCXX_3.4.29 by _ZSt28__throw",
+                    "; link libstdc++ in, build.environment: {LDFLAGS: "
+                    '"-static-libstdc++ -Wl,--exclude-libs,libstdc++.a"}; else build without',
+                ),
             )
         ),
         (None, ALIASED, LIMITS),

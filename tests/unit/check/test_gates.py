@@ -38,7 +38,7 @@ from packaging.tags import parse_tag
 
 from torchwheel.check.audit import Audit
 from torchwheel.check.facts import Fact, fact
-from torchwheel.check.gates import GATES, all_passed, gates_text, judge, run_gates
+from torchwheel.check.gates import OF_CLAIMS, all_passed, gates_text, judge, run_gates
 from torchwheel.findings import CheckResult
 from torchwheel_runtime.inspect.elf import GpuCode, Library, UndefinedSymbol
 from wheelmaker import make_wheel
@@ -62,7 +62,7 @@ VIOLATIONS: Mapping[str, Mapping[str, Sequence[tuple[str, Change]]]] = {
         "metadata": [
             ("cu132 expected, got cu130", claims(toolkit="cu132")),
             ("WHEEL Tag", wheel(wheel_tags=parse_tag("py3-none-any"))),
-            ("Root-Is-Purelib", wheel(root_is_purelib=True)),
+            ("Root-Is-Purelib", wheel(purelib=True)),
             (
                 "stable wheel: py3-none expected, got cp312-cp312",
                 tags(TAG.replace("py3-none", "cp312-cp312")),
@@ -261,7 +261,7 @@ def test_a_broken_wheel_fails_every_gate_and_names_the_fact(tmp_path: Path) -> N
     path = make_wheel(tmp_path)
     path.write_bytes(path.read_bytes()[:-30])
     found = run_gates(path, LIMITS)
-    assert [result.name for result in found] == list(GATES)
+    assert [result.name for result in found] == list(OF_CLAIMS)
     assert not any(result.ok for result in found)
     assert "not a whole zip archive" in found[0].says
     assert {result.says for result in found[1:]} == {"not judged"}
@@ -273,20 +273,22 @@ def test_a_wheel_without_claims_fails_every_gate_that_compares(tmp_path: Path) -
     assert all("claims nothing" in says for says in found.values())
 
 
-def test_what_breaks_has_failed(tmp_path: Path) -> None:
+def test_what_breaks_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def bad(*_: object) -> str:
         raise ZeroDivisionError("two\nlines")
 
     facts = cuda(tmp_path)
-    (result,) = judge(facts, LIMITS, {"bad": bad})
-    assert result == CheckResult("bad", False, "the gate broke: ZeroDivisionError: two lines")
+    with monkeypatch.context() as patch:
+        patch.setitem(OF_CLAIMS, "size", bad)
+        result = judge(facts, LIMITS)[-1]
+    assert result == CheckResult("size", False, "the gate broke: ZeroDivisionError: two lines")
     code_: Fact[Mapping[str, tuple[GpuCode, ...]]] = fact(bad)  # type: ignore[arg-type]
     unread = dataclasses.replace(facts, gpu_code=code_, audit=Fact(fault="x"))
     assert failed(unread) == {"archs": "ZeroDivisionError: two lines", "platform-tag": "x"}
 
 
 def test_the_table_has_each_gate_once() -> None:
-    assert list(GATES) == [
+    assert list(OF_CLAIMS) == [
         *("record", "content", "metadata", "archs"),
         *("torch-symbols", "runtime", "platform-tag", "size"),
     ]

@@ -12,9 +12,8 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.utils import parse_wheel_filename
 
-from torchwheel.check.gates import judge_named
+from torchwheel.check.gates import OF_NAMES, findings_of, judge_named
 from torchwheel.check.named_claims import NamedCase, case_of, claims_of, fit_torch
-from torchwheel.check.named_gates import NAMED_GATES, findings_of
 from torchwheel.check.torch_symbols import ExportTable, hash_of
 from torchwheel.data import read
 from torchwheel.inspect.inspection import Inspection, inspect_wheel
@@ -55,9 +54,16 @@ def case(
     """The case of a wheel with one library; `changes` are of its facts."""
     named = parse_file_name(file)
     facts = Inspection(
-        file, "wheel", 10, 20, ("demo/__init__.py", library.name), (library,), named,
-        wheel_tags=named.tags, purelib=False,
-    )  # fmt: skip
+        title=file,
+        kind="wheel",
+        size=10,
+        unpacked=20,
+        members=("demo/__init__.py", library.name),
+        libraries=(library,),
+        named=named,
+        wheel_tags=named.tags,
+        purelib=False,
+    )
     facts = dataclasses.replace(facts, **changes)  # type: ignore[arg-type]
     claims = dataclasses.replace(
         claims_of(facts), torch=None if torch is None else SpecifierSet(torch)
@@ -374,7 +380,7 @@ def test_a_finding_is_of_bounded_length() -> None:
 def test_gates_of_a_file(tmp_path: Path) -> None:
     path = make_wheel(tmp_path, claims=None)
     results, findings = judge_named(path)
-    assert [result.name for result in results] == list(NAMED_GATES)
+    assert [result.name for result in results] == list(OF_NAMES)
     assert all(result.ok for result in results)
     assert not findings
     assert findings_of(case_of(inspect_wheel(path))) == ()
@@ -385,15 +391,15 @@ def test_gates_of_a_file(tmp_path: Path) -> None:
 def test_a_file_that_is_no_wheel_fails_every_gate(tmp_path: Path) -> None:
     (tmp_path / "x-1-py3-none-any.whl").write_bytes(b"no zip")
     results, findings = judge_named(tmp_path / "x-1-py3-none-any.whl")
-    assert [result.name for result in results] == list(NAMED_GATES)
+    assert [result.name for result in results] == list(OF_NAMES)
     assert not any(result.ok for result in results)
-    assert len(findings) == len(NAMED_GATES)
+    assert len(findings) == len(OF_NAMES)
 
 
 def test_a_gate_that_breaks_has_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: NamedCase) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setitem(NAMED_GATES, "runtime", broken)  # type: ignore[arg-type]
+    monkeypatch.setitem(OF_NAMES, "runtime", broken)  # type: ignore[arg-type]
     results, _ = judge_named(make_wheel(tmp_path, claims=None))
     assert [r.says for r in results if not r.ok] == ["the gate broke: ZeroDivisionError:"]

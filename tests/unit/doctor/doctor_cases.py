@@ -61,6 +61,7 @@ def package(*, status: ExtensionStatus | None = None, **changes: Any) -> Package
         packages=("demo",),
         claims=wheelmaker.stable(archs=("9.0",)),
         torch=">=2.11",
+        ours=True,
     )
     fields: dict[str, Any] = {
         "name": "demo",
@@ -92,5 +93,5 @@ def status(way: str, *refusals: Refusal, mode: str = "auto") -> ExtensionStatus:
 
 def waiting(**changes: Any) -> Package:
     """A package without a native library, whose operators are built at their first call."""
-    info = DistInfo("demo", "1.0.0", ("demo",), claims=wheelmaker.PURE, torch=">=2.6")
+    info = DistInfo("demo", "1.0.0", ("demo",), claims=wheelmaker.PURE, torch=">=2.6", ours=True)
     return package(**{"info": info, "natives": (), "status": status("waiting"), **changes})

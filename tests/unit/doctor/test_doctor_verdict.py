@@ -1,6 +1,8 @@
 """The verdict: the first cause of what is wrong comes first; of what is well nothing is said."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 from doctor_cases import (
@@ -17,7 +19,9 @@ from doctor_cases import (
     status,
     waiting,
 )
+from packaging.tags import parse_tag
 
+from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime.arch.devices import Driver, Gpu
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.doctor.case import CacheState
@@ -239,7 +243,8 @@ def test_the_wording_of_an_error_of_the_import_decides_nothing(words, tmp_path):
     failed = ImportResult("raised", (words,))
     assert names(judge(case(package(imported=failed, natives=())))) == ["import"]
     missing = dataclasses.replace(failed, missing_modules=("a.b",))
-    verdict = judge(case(package(imported=missing, natives=())))
+    info = dataclasses.replace(package().info, requires=frozenset({"a"}))
+    verdict = judge(case(package(imported=missing, natives=(), info=info)))
     assert verdict.fix == "`pip install a`"
     # Of Python itself: something is in its way, and an index may have anything of that name.
     hidden = dataclasses.replace(failed, missing_modules=("email.message",))
@@ -344,16 +349,15 @@ def test_a_machine_without_a_package():
     assert (broken.ok, broken.says) == (False, "torch is not installed")
 
 
-def test_a_pipe_in_a_dist_info_is_replaced_as_pip_cannot_read_it():
-    info = dataclasses.replace(
-        package().info, irregular=(SITE / "demo-1.0.0+cu130.dist-info/entry_points.txt",)
-    )
+def test_a_pipe_in_a_dist_info_is_replaced_as_pip_cannot_read_it(tmp_path):
+    folder = tmp_path / "demo-1.0.0+cu130.dist-info"
+    folder.mkdir()
+    (folder / claims_file.FILE).touch()
+    info = dataclasses.replace(package().info, irregular=(folder / "entry_points.txt",))
     verdict = judge(case(package(info=info)))
     assert names(verdict) == ["complete"]
     assert 'damaged: "demo-1.0.0+cu130.dist-info/entry_points.txt" is no regular' in verdict.says
-    assert verdict.fix == (
-        f"`rm -r {SITE}/demo-1.0.0+cu130.dist-info`, then `pip install --no-deps demo==1.0.0+cu130`"
-    )
+    assert verdict.fix == (f"`rm -r {folder}`, then `pip install --no-deps demo==1.0.0+cu130`")
 
 
 def test_a_torch_that_gave_no_answer_is_not_installed_again():
@@ -362,3 +366,47 @@ def test_a_torch_that_gave_no_answer_is_not_installed_again():
     broken = case(torch_problem=Absent("torch is broken"))
     for fix in (judge(broken).fix, judge_machine(broken.machine).fix):
         assert fix.startswith("`pip install --force-reinstall torch")
+
+
+# An index may have a stranger's package of a name that torchwheel did not build.
+NOT_OURS = dataclasses.replace(package().info, claims=None, ours=False)
+OLD_SYSTEM = links(outdated=((Path("/l.so"), "GLIBCXX_9"),))
+NOBODYS = links(undefined=frozenset({"nobodys"}))
+STRANGERS = {
+    "not installed": (
+        {"info": None, "root": None, "imported": ImportResult("not found"), "natives": ()},
+        "may be a stranger's",
+    ),
+    "damaged": ({"info": dataclasses.replace(NOT_OURS, problems=("x is gone",))}, "ORIGIN"),
+    "a pipe": (
+        {"info": dataclasses.replace(NOT_OURS, irregular=(SITE / "demo-1.dist-info/RECORD",))},
+        "ORIGIN",
+    ),
+    "another Python": (
+        {"info": dataclasses.replace(NOT_OURS, tags=parse_tag("cp39-cp39-any"))},
+        "ORIGIN",
+    ),
+    "a module is missing": (
+        {"imported": ImportResult("raised", ("x",), missing_modules=("cv2",))},
+        "`pip check`",
+    ),
+    "an old libstdc++": ({"natives": (native(loaded=False, links=OLD_SYSTEM),)}, "SOURCE"),
+    "an old glibc": ({"natives": (native(glibc="2.99"),)}, "SOURCE"),
+    "another torch": ({"natives": (LOST,), "imported": RAISED}, "SOURCE"),
+    "symbols of nobody": ({"natives": (native(loaded=False, links=NOBODYS),)}, "ORIGIN"),
+    "a fallback": ({"status": status("fallback", ODD), "natives": ()}, "ORIGIN"),
+}
+
+
+@pytest.mark.parametrize(("facts", "says"), STRANGERS.values(), ids=STRANGERS)
+def test_no_advice_asks_an_index_for_a_name_that_may_be_a_strangers(facts, says):
+    fixes = [one.fix for one in judge(case(package(**{"info": NOT_OURS, **facts}))).findings]
+    assert any(says in fix for fix in fixes), fixes
+    assert not [fix for fix in fixes if re.search(r"pip install [^`]*(demo|cv2)", fix)]
+
+
+def test_a_zipped_egg_is_not_judged():
+    info = dataclasses.replace(NOT_OURS, kind="zipped egg", torch=None)
+    verdict = judge(case(package(info=info, natives=())))
+    assert verdict.ok
+    assert verdict.says.endswith("it is a zip file (.egg), whose libraries are not judged")

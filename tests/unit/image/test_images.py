@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from loopback import serving
+from torchwheel.image.debian import require_snapshot, service_of
 from torchwheel.image.recipes import (
     BaseImage,
     Image,
@@ -18,11 +19,11 @@ from torchwheel.image.recipes import (
     image_of,
     image_reference,
     python_of,
-    require_snapshot,
-    service_of,
 )
 from torchwheel.matrix.load import load
+from torchwheel.matrix.load import parse as parse_matrix
 from torchwheel.matrix.variants import resolve
+from torchwheel_runtime.arch.releases import torch_releases
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 ROOT = Path(__file__).parents[3]
@@ -91,6 +92,69 @@ def test_compilers_are_the_same_whatever_the_python(matrix):
     assert image_digest(other, {**needs, "PYTHON_IMAGE": "another"}, made.beside) == compilers
     assert image_digest(made, {**needs, "BASE_IMAGE": "another"}, made.beside) != compilers
     assert image_digest(made, {**needs, "PYTHON_IMAGE": "another"}) != image_digest(made, needs)
+
+
+ORDINARY = (ROOT / "tests" / "unit" / "matrix" / "ordinary.yaml").read_text()
+CXX20 = [minor for minor, facts in torch_releases().items() if facts.cxx == 20]
+
+
+def of_torch(minor, **containers):
+    """The image that CUDA 13.0 gets for a torch."""
+    made = parse_matrix(ORDINARY.replace('"2.13"', f'"{minor}"'), "matrix.yaml")
+    changed = made.containers.model_copy(update=containers)
+    one = variant(made, f"cu130-torch{minor}-cp312")
+    return image_of(made.model_copy(update={"containers": changed}), one, ROOT, "x86_64")
+
+
+@pytest.mark.parametrize("minor", torch_releases())
+def test_an_image_has_a_compiler_for_the_headers_of_its_torch(minor):
+    if 13 not in torch_releases()[minor].majors("cuda"):
+        return
+    made = of_torch(minor)
+    newer = made.needs.get("COMPILER_IMAGE")
+    # gcc 10 of bullseye has no C++20.
+    assert (newer == BaseImage("bookworm"), newer is None) == (minor in CXX20, minor not in CXX20)
+    assert made.name == "cuda-13.0-cp312" + ("-cxx20" if newer else "")
+    # It decides objects that a compiler cache could give.
+    assert "COMPILER_IMAGE" not in made.beside
+    assert made.args["GLIBC"] == "2.28"
+    assert "COMPILER_IMAGE" not in of_torch(minor, base="trixie", glibc="2.41").needs
+
+
+def test_a_toolkit_that_takes_no_compiler_with_the_standard_of_torch_is_one_line():
+    old = ORDINARY.replace("    source: pypi", '    source: pypi\n    host_compiler: {gcc: "<11"}')
+    made = parse_matrix(old.replace('"2.13"', '"2.14"'), "matrix.yaml")
+    with pytest.raises(UsageError) as raised:
+        image_of(made, variant(made, "cu130-torch2.14-cp312"), ROOT, "x86_64")
+    assert str(raised.value).startswith(
+        "toolkit cu130: expected a g++ with C++20 for torch's headers (gcc >=11) that it takes "
+        "(gcc <11), found 10.2 of bullseye, 12.2 of bookworm, 14.2 of trixie; leave this torch out"
+    )
+    made = parse_matrix(ORDINARY.replace('"2.13"', '"2.14"'), "matrix.yaml")
+    cross = dataclasses.replace(variant(made, "cu130-torch2.14-cp312"), platform="linux_aarch64")
+    with pytest.raises(UsageError, match=r"cu130: no cross compiler of bullseye has C\+\+20"):
+        image_of(made, cross, ROOT, "x86_64")
+
+
+@pytest.mark.parametrize(
+    ("base", "glibc", "possible"),
+    [
+        ("bullseye", "2.28", True),
+        ("bullseye", "2.17", True),
+        ("bullseye", "2.16", False),
+        ("bookworm", "2.28", False),  # stat, which glibc 2.33 has in another form
+        ("bookworm", "2.34", True),
+        ("trixie", "2.34", False),  # strtol
+        ("trixie", None, True),
+        ("forky", "2.28", True),  # not known: it has what its owner gives it
+    ],
+)
+def test_the_base_and_the_limit_of_the_c_library_agree(base, glibc, possible):
+    if possible:
+        assert of_torch("2.13", base=base, glibc=glibc).args["GLIBC"] == (glibc or "")
+        return
+    with pytest.raises(UsageError, match=rf"containers.glibc: expected .* on {base} .*{glibc};"):
+        of_torch("2.13", base=base, glibc=glibc)
 
 
 def test_the_toolkit_in_an_image_is_pinned_by_hash(matrix):

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.image import build as images_module
-from torchwheel.image.build import BuiltImage, describe_image, ensure_image
+from torchwheel.image import images as images_module
 from torchwheel.image.engine import Engine
+from torchwheel.image.images import BuiltImage, describe_image, ensure_image
 from torchwheel.image.recipes import BaseImage, Image, image_of
 from torchwheel.image.registry import (
     ImagesLock,

@@ -17,7 +17,6 @@ from torchwheel.index.catalogue import (
     read_wheel_entry,
     upload_times,
 )
-from torchwheel.index.contents import all_groups
 from torchwheel.index.groups import (
     by_version_alone,
     groups_of,
@@ -25,6 +24,7 @@ from torchwheel.index.groups import (
     kind_of,
     torch_builds,
 )
+from torchwheel.index.listing import all_groups
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.arch.releases import TorchFacts, torch_releases

@@ -8,8 +8,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from torchwheel.index.build import IndexedWheel, build_index
-from torchwheel.index.contents import utc_time
+from torchwheel.index.listing import utc_time
+from torchwheel.index.writer import IndexedWheel, build_index
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from wheelmaker import make_wheel, metadata, stable, universal
 

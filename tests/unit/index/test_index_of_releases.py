@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from torchwheel.cli import main
-from torchwheel.index.build import write_index
 from torchwheel.index.catalogue import (
     Catalogue,
     CatalogueWheel,
@@ -21,9 +20,10 @@ from torchwheel.index.catalogue import (
     catalogue_text,
     read_wheel_entry,
 )
-from torchwheel.index.contents import Index, Store, index_of, store_of
+from torchwheel.index.listing import Index, Store, index_of, store_of
 from torchwheel.index.pages import index_pages
 from torchwheel.index.withdrawals import parse_withdrawals
+from torchwheel.index.writer import write_index
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel_runtime.arch.releases import torch_releases
 from torchwheel_runtime.errors import UsageError

@@ -71,7 +71,7 @@ def test_facts_of_an_installed_package() -> None:
 
 
 @pytest.mark.parametrize("name", ["METADATA", "RECORD", "WHEEL", "top_level.txt"])
-def test_a_pipe_in_the_metadata_of_any_package_is_one_error(
+def test_a_pipe_in_its_metadata_is_one_error_and_of_another_package_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     folder = tmp_path / "other-1.0.dist-info"
@@ -79,11 +79,12 @@ def test_a_pipe_in_the_metadata_of_any_package_is_one_error(
     os.mkfifo(folder / name)
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(WheelError) as caught:
-        inspect_package("pytest")
+        inspect_package("other")
     assert str(caught.value) == (
         f"{folder}/{name}: expected a file, found a pipe or a device; `rm -r {folder}`, then "
-        "`pip install --no-deps other==1.0`"
+        "`pip install --no-deps ORIGIN`, the file or address that it was installed from"
     )
+    assert inspect_package("pytest").title.startswith("pytest ")
 
 
 def test_the_runtimes_of_libraries() -> None:

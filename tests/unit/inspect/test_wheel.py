@@ -43,7 +43,7 @@ def test_facts_of_a_right_wheel(tmp_path: Path) -> None:
     )
     assert [str(r) for r in wheel.metadata.requires_dist or []] == ["torch>=2.6"]
     assert wheel.metadata_bytes == metadata("demo", "1.0.0", ["torch>=2.6"])
-    assert wheel.root_is_purelib
+    assert wheel.purelib
     assert wheel.claims == PURE
     assert "demo/__init__.py" in wheel.members
     assert wheel.size == wheel.path.stat().st_size
@@ -233,7 +233,7 @@ def test_a_field_that_newer_rules_refuse_stops_no_reader(tmp_path: Path) -> None
     odd = text.replace(b"Name: demo\n", b"Name: demo\nLicense-File: LICENSE\n")
     name = f"{INFO}/METADATA"
     wheel = read_wheel(make_wheel(tmp_path, bend=lambda members: members.update({name: odd})))
-    assert "license-file" in wheel.metadata_fault
+    assert "license-file" in wheel.faults["metadata"]
     assert [str(r) for r in wheel.metadata.requires_dist or []] == ["torch>=2.6"]
     failed = [result for result in run_gates(wheel.path, Limits(64)) if not result.ok]
     assert [result.name for result in failed] == ["metadata"]

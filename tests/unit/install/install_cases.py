@@ -10,7 +10,7 @@ from packaging.utils import parse_wheel_filename
 
 import wheelmaker
 from torchwheel.index.client import JSON
-from torchwheel.index.note import KEY, IndexNote, needs_of_claims, note_json
+from torchwheel.index.needs import KEY, IndexNote, needs_of_claims, note_json
 from torchwheel.inspect.local_version import read_local_version
 from torchwheel.install.choose import Judgement, judge
 from torchwheel.install.environment import TargetEnvironment

@@ -10,7 +10,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 import wheelmaker
-from torchwheel.index.note import Kernels, WheelNeeds, needs_of_claims
+from torchwheel.index.needs import Kernels, WheelNeeds, needs_of_claims
 from torchwheel.inspect.local_version import LocalVersion, read_local_version
 from torchwheel.install.choose import Judgement, best, judge, torch_to_install
 from torchwheel.install.page import needs_of_name

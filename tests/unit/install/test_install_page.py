@@ -7,7 +7,7 @@ from install_cases import DIGEST, Pages, document, entry, note
 
 import jsonmutator
 import wheelmaker
-from torchwheel.index.note import needs_of_claims
+from torchwheel.index.needs import needs_of_claims
 from torchwheel.install.page import find_page
 from torchwheel_runtime.errors import MalformedError, TorchwheelError
 

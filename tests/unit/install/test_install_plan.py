@@ -19,11 +19,12 @@ from install_cases import (
 from packaging.requirements import Requirement
 
 import wheelmaker
-from torchwheel.install.contents import read_metadata
+from torchwheel.install.downloaded import read_metadata
+from torchwheel.install.explanation import no_torch, none_fits, ranking_json, ranking_text
 from torchwheel.install.installer import direct_reference
-from torchwheel.install.plan import Trust, choose, parse_wanted, plan
-from torchwheel.install.report import no_torch, none_fits, ranking_json, ranking_text
+from torchwheel.install.plan import Trust, choose, choose_file, parse_wanted, plan
 from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.fetch import Fetcher
 from torchwheel_runtime.files import own_temporary_files
 
 INDEX = "https://host/index"
@@ -96,6 +97,58 @@ def test_requirements_come_from_the_index_or_are_left_to_pip(index):
         "other-2-py3-none-any.whl",
     ]
     assert [str(one) for one in made.others] == ["einops>=0.3"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "here", "rule"),
+    [
+        ({}, ENVIRONMENT, None),
+        # What it claims comes before its name; METADATA does where nothing is claimed.
+        ({"version": "1.0+cu124torch2.6"}, ENVIRONMENT, None),
+        ({"claims": None, "requires": ["torch==2.13.*"]}, ENVIRONMENT, "torch"),
+        ({"claims": wheelmaker.stable(torch_release="2.15")}, ENVIRONMENT, "torch"),
+        ({"tag": "py3-none-win_amd64"}, ENVIRONMENT, "platform"),
+        # One that nobody published as final was still named.
+        ({"version": "1.0rc1"}, ENVIRONMENT, None),
+    ],
+)
+def test_a_file_is_judged_as_a_wheel_of_an_index_is(tmp_path, fields, here, rule):
+    fields = {"version": "1.0+cu130", "tag": TAG, "claims": STABLE, **fields}
+    path = wheelmaker.make_wheel(tmp_path, **fields)
+    ranking = choose_file(path, here)
+    (judged,) = ranking.judgements
+    assert [one.rule for one in judged.reasons] == ([rule] if rule else [])
+    assert (ranking.project, len(ranking.accepted)) == ("demo", 0 if rule else 1)
+    if rule is None:
+        assert direct_reference(judged.candidate).startswith(f"demo @ file://{tmp_path}/demo-")
+
+
+def test_what_is_no_extensions_wheel_is_one_line(tmp_path):
+    torch = wheelmaker.make_wheel(tmp_path, name="torch", claims=None, requires=())
+    for path, says in (
+        (tmp_path / "demo-1-py3-none-any.whl", "expected a wheel's file, found none"),
+        (torch, "torch: expected an extension"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            choose_file(path, ENVIRONMENT)
+    (tmp_path / "demo.whl").touch()
+    with pytest.raises(TorchwheelError, match="not a wheel's file name"):
+        choose_file(tmp_path / "demo.whl", ENVIRONMENT)
+
+
+def test_a_files_requirements_are_left_to_pip_but_not_a_bundled_package(index, tmp_path):
+    requires = ["torch>=2.11", "einops>=0.3"]
+    make = {"version": "1.0+cu130", "tag": TAG, "claims": STABLE}
+    path = wheelmaker.make_wheel(tmp_path, requires=requires, **make)
+    first = choose_file(path, ENVIRONMENT).accepted[0]
+    made = plan(None, first, ENVIRONMENT, Fetcher(), Trust())
+    assert [one.path.read_bytes() for one in made.downloads] == [path.read_bytes()]
+    assert [str(one) for one in made.others] == ["einops>=0.3"]
+    # Whoever registers its name elsewhere would be installed.
+    path = wheelmaker.make_wheel(tmp_path, requires=["torchwheel-runtime"], **make)
+    first = choose_file(path, ENVIRONMENT).accepted[0]
+    with pytest.raises(UsageError, match=r"bundled package torchwheel-runtime .*with --index"):
+        plan(None, first, ENVIRONMENT, Fetcher(), Trust())
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,9 +13,10 @@ from packaging.requirements import Requirement
 
 from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.own_build import _install
-from torchwheel.sdist.request import SdistRequest, check_request
+from torchwheel.sdist.request import SdistRequest, check_request, parse_settings
 from torchwheel_runtime import pip
-from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError, UsageError
+from wheelmaker import make_wheel
 
 PYPROJECT = """
 [build-system]
@@ -52,6 +54,31 @@ def build(
     (source / "pyproject.toml").write_text(PYPROJECT.format(requires=declared, path=path))
     (source / "backend.py").write_text(BACKEND.format(requires=requires, wheel=wheel))
     return build_wheel(source, {}, folder / "out", folder / "log", lambda _: None)
+
+
+def test_settings_reach_the_backend(tmp_path):
+    """As pip's: a key that comes twice has a list."""
+    settings = parse_settings(["--build-option=--fast", "a=1", "a=2", "empty="])
+    source = tmp_path / "demo"
+    source.mkdir()
+    (source / "pyproject.toml").write_text(PYPROJECT.format(requires="[]", path="['.']"))
+    (source / "backend.py").write_text("""
+from pathlib import Path
+
+def build_wheel(out, config_settings=None, metadata_directory=None):
+    Path(out, "a.whl").write_text(repr(config_settings))
+    return "a.whl"
+""")
+    made = build_wheel(
+        source, {}, tmp_path / "out", tmp_path / "log", lambda _: None, settings=settings
+    )
+    assert made.read_text() == repr({"--build-option": "--fast", "a": ["1", "2"], "empty": ""})
+
+
+@pytest.mark.parametrize("text", ["fast", "=1", ""])
+def test_a_setting_is_a_key_and_a_value(text):
+    with pytest.raises(UsageError, match=r"--config-setting .*: expected KEY=VALUE"):
+        parse_settings([text])
 
 
 NAME = "demo: build_wheel of its build backend: return_val: expected the name of a file, found "
@@ -160,8 +187,21 @@ def test_requirements_and_files_follow_our_own_options(tmp_path, monkeypatch):
         Path("python"), [Path("-x.whl"), *named], options=("-c", "y"), offline=False, doing="x"
     )
     (call,) = calls
-    assert call == ["install", "--quiet", "-c", "y", str(tmp_path / "-x.whl"), *sorted(named)]
+    assert call == ["install", "-c", "y", str(tmp_path / "-x.whl"), *sorted(named)]
     assert all(map(Requirement, named))
+
+
+def test_a_conflict_names_the_constraint_that_causes_it(tmp_path):
+    for version in ("1.0", "2.0"):
+        make_wheel(tmp_path, name="other", version=version, requires=())
+    (tmp_path / "constraints.txt").write_text("other==1.0\n")
+    options = ["--constraint", f"{tmp_path}/constraints.txt", "--find-links", str(tmp_path)]
+    with pytest.raises(TorchwheelError) as raised:
+        pip.pip_install(
+            Path(sys.executable), ["other>=2"], options=options, offline=True, doing="x"
+        )
+    causes = "The user requested other>=2; The user requested (constraint) other==1.0"
+    assert str(raised.value).endswith(f"have conflicting dependencies: {causes}")
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.image.build import BuiltImage
 from torchwheel.image.engine import Engine
+from torchwheel.image.images import BuiltImage
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.variants import resolve
 from torchwheel.pipeline import container_options, own_build

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.image.build import BuiltImage
 from torchwheel.image.engine import Engine
+from torchwheel.image.images import BuiltImage
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
 from torchwheel.pipeline import in_container

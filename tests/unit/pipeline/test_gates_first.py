@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.image.build import BuiltImage
 from torchwheel.image.engine import Engine
+from torchwheel.image.images import BuiltImage
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline import executors
 from torchwheel.pipeline import variant as module
+from torchwheel.pipeline.build_records import BuiltWheel
 from torchwheel.pipeline.executors import Assembler
 from torchwheel.pipeline.in_container import Container
 from torchwheel.pipeline.inputs import Run
 from torchwheel.pipeline.on_host import Host
-from torchwheel.pipeline.records import BuiltWheel
-from torchwheel.smoke.record import MachineRecord, SmokeRecord, TestReport
+from torchwheel.smoke.smoke_record import MachineRecord, SmokeRecord, TestReport
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
 from wheelmaker import make_wheel

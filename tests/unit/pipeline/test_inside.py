@@ -7,7 +7,12 @@ import sys
 
 import pytest
 
-from torchwheel.pipeline import inside
+from torchwheel.check import facts
+from torchwheel.check.audit import Audit
+from torchwheel.check.facts import GateError
+from torchwheel.pipeline import inside, repair
+from torchwheel_runtime import claims as claims_file
+from wheelmaker import stable
 
 IMPORT = """
 import importlib, json, sys
@@ -52,3 +57,23 @@ def test_the_steps_import_only_packages_that_a_container_has(module, allowed):
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
     foreign = set(json.loads(done.stdout)) - sys.stdlib_module_names
     assert foreign <= allowed
+
+
+def test_a_wheel_that_needs_a_newer_c_library_ends_before_it_is_tried(tmp_path, monkeypatch):
+    """The repair of a container asks what the gate asks: tests that take minutes come later."""
+    (tmp_path / inside.CLAIMS).write_text(claims_file.dumps(stable()))
+    finished = tmp_path / "demo-1.0-py3-none-manylinux_2_31_x86_64.whl"
+    audit = Audit("manylinux_2_31_x86_64", (), ("GLIBC_2.29 by log2, pow",))
+    monkeypatch.setattr(repair, "finish_wheel", lambda *_: finished)
+    monkeypatch.setattr(facts, "read_audit", {finished: audit}.get)
+
+    def finish(limit):
+        return inside.finish(tmp_path / "built.whl", tmp_path, limit, tmp_path)
+
+    assert finish("") == finish("2.31") == finished
+    with pytest.raises(GateError) as raised:
+        finish("2.28")
+    assert str(raised.value) == (
+        "manylinux_2_31_x86_64 is for newer systems than glibc 2.28: GLIBC_2.29 by log2, pow; "
+        'build without these functions, or set containers.glibc: "2.31" in matrix.yaml'
+    )

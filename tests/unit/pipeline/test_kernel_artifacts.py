@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel.image.build import BuiltImage
 from torchwheel.image.engine import Engine
+from torchwheel.image.images import BuiltImage
 from torchwheel.matrix.kernel_builds import select_kernels
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from programmaker import program
+from torchwheel.compilers.compiler_cache import CacheUse
 from torchwheel.pipeline import inside, own_build
 from torchwheel.pipeline.own_build import (
     PLACES,
@@ -19,13 +20,12 @@ from torchwheel.pipeline.own_build import (
     make_compilers,
     require_pythons,
 )
-from torchwheel.smoke.record import ImportRecord, MachineRecord, TestReport, judge_smoke
+from torchwheel.smoke.smoke_record import ImportRecord, MachineRecord, TestReport, judge_smoke
 from torchwheel.smoke.testing import EnvironmentTorch
-from torchwheel.steps.compiler_cache import CacheUse
 from torchwheel.toolkit import torch_files
 from torchwheel.toolkit.toolkit_home import HEADER_TIME
 from torchwheel.toolkit.torch_files import TorchFile, torch_file
-from torchwheel_runtime.builder.environment import sysroot_flags
+from torchwheel_runtime.builder.variables import sysroot_flags
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError

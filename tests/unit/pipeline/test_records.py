@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from torchwheel.pipeline import records
-from torchwheel.pipeline.records import BuildRecord
+from torchwheel.pipeline import build_records
+from torchwheel.pipeline.build_records import BuildRecord
 from torchwheel.pipeline.sources import source_digest
 from torchwheel_runtime.files import (
     make_folder_atomically,
@@ -23,34 +23,34 @@ def record(tmp_path):
     wheel = tmp_path / "ext-1-py3-none-any.whl"
     wheel.write_bytes(b"wheel")
     made = BuildRecord("pure", "key", wheel.name, sha256(wheel), 5, (), "any", 7, "passed", 1.0, {})
-    records.save_record(tmp_path, made)
+    build_records.save_record(tmp_path, made)
     return made
 
 
 def test_a_finished_variant_is_found_again(tmp_path, record):
-    assert records.load_finished(tmp_path, "pure", "key") == record
-    assert records.all_records(tmp_path) == [record]
+    assert build_records.load_finished(tmp_path, "pure", "key") == record
+    assert build_records.all_records(tmp_path) == [record]
 
 
 def test_other_inputs_a_changed_wheel_and_a_torn_record_are_not_finished(tmp_path, record):
-    assert records.load_finished(tmp_path, "pure", "other") is None
-    file = tmp_path / records.FOLDER / "pure.json"
+    assert build_records.load_finished(tmp_path, "pure", "other") is None
+    file = tmp_path / build_records.FOLDER / "pure.json"
     whole = file.read_text()
     file.write_text(whole[: len(whole) // 2])
-    assert records.load_finished(tmp_path, "pure", "key") is None
+    assert build_records.load_finished(tmp_path, "pure", "key") is None
     file.write_text(whole)
     (tmp_path / record.file).write_bytes(b"whee")
-    assert records.load_finished(tmp_path, "pure", "key") is None
-    assert records.all_records(tmp_path) == []
+    assert build_records.load_finished(tmp_path, "pure", "key") is None
+    assert build_records.all_records(tmp_path) == []
 
 
 def test_forgetting_takes_the_old_wheel_along_and_nothing_outside(tmp_path, record):
-    records.forget_record(tmp_path, "pure")
+    build_records.forget_record(tmp_path, "pure")
     assert not (tmp_path / record.file).exists()
     outside = tmp_path.parent / "outside.whl"
     outside.write_bytes(b"")
-    records.save_record(tmp_path, dataclasses.replace(record, file="../outside.whl"))
-    records.forget_record(tmp_path, "pure")
+    build_records.save_record(tmp_path, dataclasses.replace(record, file="../outside.whl"))
+    build_records.forget_record(tmp_path, "pure")
     assert outside.exists()
 
 
@@ -61,10 +61,10 @@ def test_a_record_that_names_no_wheel_takes_nothing_along(tmp_path, record, name
     (tmp_path / "index").mkdir()
     (tmp_path / "report.json").touch()
     before = set(tmp_path.iterdir())
-    file = tmp_path / records.FOLDER / "pure.json"
+    file = tmp_path / build_records.FOLDER / "pure.json"
     file.write_text(json.dumps({"file": name}))
-    records.forget_record(tmp_path, "pure")
-    assert records.load_finished(tmp_path, "pure", "key") is None
+    build_records.forget_record(tmp_path, "pure")
+    assert build_records.load_finished(tmp_path, "pure", "key") is None
     assert set(tmp_path.iterdir()) == before
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
-from torchwheel.pipeline import records, schedule, wheels
+from torchwheel.pipeline import build_records, schedule, wheels
+from torchwheel.pipeline.build_records import FOLDER, BuildRecord, Selection
 from torchwheel.pipeline.inside import Usage, usage
-from torchwheel.pipeline.records import FOLDER, BuildRecord, Selection
 from torchwheel.pipeline.schedule import (
     build_order,
     chains_of,
@@ -148,8 +148,8 @@ def test_turns_lose_nothing_and_never_repeat_a_toolkit_while_another_waits(varia
 
 def test_the_last_call_is_repeated(tmp_path):
     request = Selection(("release",), ("9.0",), container=True)
-    records.save_request(tmp_path, request)
-    assert records.last_request(tmp_path) == request
+    build_records.save_request(tmp_path, request)
+    assert build_records.last_request(tmp_path) == request
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_the_last_call_is_repeated(tmp_path):
 def test_nothing_to_resume_is_a_wrong_call(tmp_path, text, says):
     (tmp_path / FOLDER).mkdir()
     if text:
-        (tmp_path / FOLDER / records.REQUEST_FILE).write_text(text)
+        (tmp_path / FOLDER / build_records.REQUEST_FILE).write_text(text)
     with pytest.raises(UsageError, match=says):
-        records.last_request(tmp_path)
+        build_records.last_request(tmp_path)
 
 
 def test_usage_is_read_from_either_version_of_control_groups(tmp_path):

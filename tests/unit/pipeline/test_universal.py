@@ -14,6 +14,7 @@ from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline import executors
+from torchwheel.pipeline.build_records import BuiltWheel
 from torchwheel.pipeline.executors import (
     PartFile,
     cpu_seconds_of_parts,
@@ -24,7 +25,6 @@ from torchwheel.pipeline.executors import (
 from torchwheel.pipeline.inputs import Clock, Run, claims_of
 from torchwheel.pipeline.inside import usage_file
 from torchwheel.pipeline.on_host import Host
-from torchwheel.pipeline.records import BuiltWheel
 from torchwheel.pipeline.repair import take_flags, wheel_members
 from torchwheel_runtime.claims import LibraryFlags
 from torchwheel_runtime.console import Quiet
@@ -123,7 +123,7 @@ def test_libraries_are_merged_into_the_pure_wheel(tmp_path):
     assert merged.name == "demo-1.0.0-py3-none-linux_x86_64.whl"
     wheel = read_wheel(merged)  # every hash is as RECORD has it
     assert {str(tag) for tag in wheel.wheel_tags} == {"py3-none-linux_x86_64"}
-    assert not wheel.root_is_purelib
+    assert not wheel.purelib
     with zipfile.ZipFile(merged) as archive:
         assert archive.read("demo/_lib/kernels/cu124.so") == b"bytes"
         assert archive.read("demo/__init__.py") == b"x = 1\n"

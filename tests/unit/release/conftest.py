@@ -6,7 +6,7 @@ import pytest
 from release_artifacts import NATIVE, Artifacts, write_project
 
 import signing
-from torchwheel.check.gates import GATES
+from torchwheel.check.gates import OF_CLAIMS
 from torchwheel.findings import CheckResult
 from torchwheel.release import artifacts as artifacts_
 from torchwheel.release import assemble
@@ -36,7 +36,7 @@ def artifacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Artifacts:
 @pytest.fixture
 def green_gates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every gate holds: no compiler makes machine code here."""
-    green = tuple(CheckResult(name, True, "fine") for name in GATES)
+    green = tuple(CheckResult(name, True, "fine") for name in OF_CLAIMS)
     monkeypatch.setattr(artifacts_, "run_gates", lambda *_: green)
 
 

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.check.gates import GATES
-from torchwheel.pipeline import records as build_record
+from torchwheel.check.gates import OF_CLAIMS
+from torchwheel.pipeline import build_records as build_record
 from torchwheel.pipeline.sources import source_digest
 from torchwheel.release.assemble import assemble
-from torchwheel.smoke import record as smoke_record
-from torchwheel.smoke.record import (
+from torchwheel.smoke import smoke_record
+from torchwheel.smoke.requirements import BUNDLED_FOLDER
+from torchwheel.smoke.smoke_record import (
     GpuRecord,
     ImportRecord,
     MachineRecord,
     TestResult,
     summarize,
 )
-from torchwheel.smoke.requirements import BUNDLED_FOLDER
 from torchwheel.smoke.testing import digest_of_tests
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
@@ -149,7 +149,7 @@ class Artifacts:
             size=wheel.stat().st_size,
             archs=(),
             tag_reason="",
-            gates=len(GATES),
+            gates=len(OF_CLAIMS),
             smoke="passed, not run on a GPU",
             seconds=1.0,
             steps={},

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from release_artifacts import CPU, H200, MATRIX, NATIVE, TAG, Artifacts, refused, run
 
-from torchwheel.check.gates import GATES
+from torchwheel.check.gates import OF_CLAIMS
 from torchwheel.cli import main
 from torchwheel.index.catalogue import read_catalogue
 from torchwheel.matrix.load import load
@@ -20,7 +20,7 @@ from torchwheel.pipeline.inputs import claims_of
 from torchwheel.release import folder as release_folder
 from torchwheel.release.assemble import assemble
 from torchwheel.release.rules import claims_match
-from torchwheel.smoke.record import MachineRecord, TestResult, summarize
+from torchwheel.smoke.smoke_record import MachineRecord, TestResult, summarize
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import sha256
@@ -72,7 +72,7 @@ def test_the_catalogue_names_hashes_gates_and_machines(artifacts, out):
     assert native.claims == stable()
     assert native.tags == (TAG,)
     assert native.requires_python == ">=3.10"
-    assert list(native.gates) == list(GATES)
+    assert list(native.gates) == list(OF_CLAIMS)
     assert sorted((run.verdict, run.on_gpu) for run in native.smoke) == [
         ("passed", True),
         ("passed, not run on a GPU", False),

@@ -15,7 +15,7 @@ from torchwheel.index.catalogue import read_catalogue
 from torchwheel.matrix.load import load
 from torchwheel.release.assemble import assemble
 from torchwheel.release.rules import every_test_ran
-from torchwheel.smoke.record import (
+from torchwheel.smoke.smoke_record import (
     SCHEMA,
     MachineRecord,
     SmokeRecord,

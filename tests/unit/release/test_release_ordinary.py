@@ -21,7 +21,7 @@ from rehearsal.forge import Token
 from rehearsal.toy import forge_with_gh
 from torchwheel.cli import main
 from torchwheel.index.catalogue import read_catalogue, read_catalogues
-from torchwheel.index.contents import Store, index_of
+from torchwheel.index.listing import Store, index_of
 from torchwheel.index.pages import index_pages
 from torchwheel.index.withdrawals import parse_withdrawals
 from torchwheel.matrix.load import load
@@ -29,7 +29,7 @@ from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline.inputs import claims_of
 from torchwheel.release.assemble import assemble
 from torchwheel.release.rules import name_and_tags
-from torchwheel.smoke.record import TestReport
+from torchwheel.smoke.smoke_record import TestReport
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
 from wheelmaker import make_wheel

@@ -20,14 +20,14 @@ from release_artifacts import NATIVE as WHEEL
 
 from torchwheel.check.audit import Audit
 from torchwheel.check.facts import Fact, Limits, WheelFacts
-from torchwheel.check.gates import GATES, judge
+from torchwheel.check.gates import judge
 from torchwheel.findings import CheckResult
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.pipeline.repair import repack_members, stamp, wheel_members
 from torchwheel.release import artifacts as artifacts_
 from torchwheel.release import rules, sdists
 from torchwheel.release.rules import skips_allowed
-from torchwheel.smoke.record import (
+from torchwheel.smoke.smoke_record import (
     SCHEMA,
     GpuRecord,
     ImportRecord,
@@ -426,8 +426,8 @@ def test_the_glibc_of_the_matrix_holds_for_every_wheel(artifacts, monkeypatch):
         facts = WheelFacts(
             Fact(read_wheel(path)), Fact(()), Fact({}), Fact(Audit("manylinux_2_34_x86_64", ()))
         )
-        gate = {"platform-tag": GATES["platform-tag"]}
-        return judge(facts, limits, gate) if "manylinux" in path.name else ()
+        one = [result for result in judge(facts, limits) if result.name == "platform-tag"]
+        return tuple(one) if "manylinux" in path.name else ()
 
     monkeypatch.setattr(artifacts_, "run_gates", one_gate)
     assert refused(artifacts) == [

@@ -5,7 +5,7 @@ import sys
 
 SCRIPT = """
 import sys
-import torchwheel_runtime.runtime.parts
+import torchwheel_runtime.runtime.universal
 heavy = {"packaging", "rich", "filelock", "elftools", "pydantic", "ninja", "subprocess"}
 heavy |= {"torchwheel", "torchwheel_runtime.toolkit"}
 heavy |= {"torchwheel_runtime.machine.toolkits", "torchwheel_runtime.arch.lists"}

@@ -16,7 +16,7 @@ from torch.library import Library  # noqa: E402
 
 from torchwheel_runtime import runtime  # noqa: E402
 from torchwheel_runtime.builder import Extension, Module, Operator  # noqa: E402
-from torchwheel_runtime.runtime import build, prebuilt  # noqa: E402
+from torchwheel_runtime.runtime import operator_library, prebuilt  # noqa: E402
 
 NUMBERS = itertools.count()
 
@@ -179,7 +179,7 @@ def test_operators_wait_for_their_first_call_and_are_built_one_by_one(
         library.impl(op, lambda x: x * 2, "CPU")
         kept.append(library)
 
-    monkeypatch.setattr(build, "obtain_library", obtain)
+    monkeypatch.setattr(operator_library, "obtain_library", obtain)
     monkeypatch.setattr(prebuilt, "load_library", load_library)
     with no_warning():
         status = load(extension, tmp_path)
@@ -198,7 +198,7 @@ def fails(*_, **__):
 def test_what_cannot_be_built_is_one_warning_at_its_first_call(
     extension, tmp_path, monkeypatch, gpu_torch
 ):
-    monkeypatch.setattr(build, "obtain_library", fails)
+    monkeypatch.setattr(operator_library, "obtain_library", fails)
     load(extension, tmp_path)
     expected = "two on plain PyTorch: prebuilt: none in this installation; jit build: no C"
     with pytest.warns(RuntimeWarning, match=expected):
@@ -213,7 +213,7 @@ def test_mode_error_raises_where_plain_pytorch_would_run(extension, tmp_path, mo
     with no_warning():
         load(extension, tmp_path)  # this torch knows no GPU, so nothing is missing
     request.getfixturevalue("gpu_torch")
-    monkeypatch.setattr(build, "obtain_library", fails)
+    monkeypatch.setattr(operator_library, "obtain_library", fails)
     load(extension, tmp_path)
     with pytest.raises(RuntimeError, match=r"two on plain PyTorch.*no C\+\+ compiler"):
         double(extension)
@@ -276,7 +276,7 @@ def test_with_a_torch_for_gpus_the_library_is_loaded_at_the_first_call(
 
 def test_without_a_call_it_can_be_loaded_too(extension, tmp_path, monkeypatch, gpu_torch, library):
     monkeypatch.setattr(prebuilt, "load_library", lambda _: (_ for _ in ()).throw(OSError("bad")))
-    monkeypatch.setattr(build, "obtain_library", lambda *_: pytest.fail("it was built"))
+    monkeypatch.setattr(operator_library, "obtain_library", lambda *_: pytest.fail("it was built"))
     load(extension, tmp_path)
     runtime.load_now(extension.package)
     status = runtime.status_of(extension.package)
@@ -293,7 +293,7 @@ def test_a_gpu_without_code_is_one_warning_and_another_way(
         prebuilt, "load_problem", lambda _, ask_driver: problem if ask_driver else None
     )
     built = (SimpleNamespace(path=tmp_path / "two.so", prepare=lambda: None), "jit build")
-    monkeypatch.setattr(build, "obtain_library", (lambda *_: built) if builds else fails)
+    monkeypatch.setattr(operator_library, "obtain_library", (lambda *_: built) if builds else fails)
     monkeypatch.setattr(prebuilt, "load_library", registers(extension, ["double"]))
     load(extension, tmp_path)
     with pytest.warns(RuntimeWarning, match=re.escape(f"prebuilt: {problem}")) as seen:

@@ -18,8 +18,12 @@ from torchwheel_runtime.builder.target import DeviceCompiler, Target, TorchHeade
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.machine.facts import Torch
-from torchwheel_runtime.runtime import build
-from torchwheel_runtime.runtime.build import download_offer, download_toolkit, library_request
+from torchwheel_runtime.runtime import operator_library
+from torchwheel_runtime.runtime.operator_library import (
+    download_offer,
+    download_toolkit,
+    library_request,
+)
 from torchwheel_runtime.runtime.status import may_build, may_load, read_mode
 from torchwheel_runtime.toolkit import provision
 from torchwheel_runtime.toolkit.cache import cache_path
@@ -83,11 +87,11 @@ def test_the_library_is_built_for_this_process_alone(homeless, tmp_path, monkeyp
         return folder / "x.so"
 
     (tmp_path / "csrc").mkdir()
-    monkeypatch.setattr(build, "source_folder", lambda *_: tmp_path / "csrc")
-    monkeypatch.setattr(build, "find_local_build", lambda *_: (None, None))
-    monkeypatch.setattr(build, "make_library", make)
+    monkeypatch.setattr(operator_library, "source_folder", lambda *_: tmp_path / "csrc")
+    monkeypatch.setattr(operator_library, "find_local_build", lambda *_: (None, None))
+    monkeypatch.setattr(operator_library, "make_library", make)
     extension = Extension(package="demo", sources="csrc", operators=())
-    library, step = build.obtain_library(extension, tmp_path, "scale", {})
+    library, step = operator_library.obtain_library(extension, tmp_path, "scale", {})
     (folder,) = folders
     assert (library, step) == (folder / "x.so", "jit cache")
     assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700

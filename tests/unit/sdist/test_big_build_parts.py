@@ -6,6 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from torchwheel.compilers.compile_steps import (
+    IncludeReader,
+    StepRecord,
+    check_objects,
+    check_steps,
+    include_folders,
+    read_graph,
+    steps_of_shard,
+)
+from torchwheel.compilers.compiler_cache import SchedulerAccess, parse_cache
 from torchwheel.sdist.build import plan_text
 from torchwheel.sdist.request import SdistRequest, check_request
 from torchwheel.sdist.shard_lists import (
@@ -15,16 +25,6 @@ from torchwheel.sdist.shard_lists import (
     objects_of,
     read_lists,
     write_list,
-)
-from torchwheel.steps.compiler_cache import SchedulerAccess, parse_cache
-from torchwheel.steps.graph import (
-    IncludeReader,
-    StepRecord,
-    check_objects,
-    check_steps,
-    include_folders,
-    read_graph,
-    steps_of_shard,
 )
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel_runtime.shards import Shard

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.steps import compiler_cache
-from torchwheel.steps.cluster import TOKEN, ClusterUse, cluster_use, parse_scheduler
-from torchwheel.steps.compiler_cache import CacheUse, own_server, wait_for_writes
+from torchwheel.compilers import compiler_cache
+from torchwheel.compilers.cluster import TOKEN, ClusterUse, cluster_use, parse_scheduler
+from torchwheel.compilers.compiler_cache import CacheUse, own_server, wait_for_writes
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 SERVER = """\

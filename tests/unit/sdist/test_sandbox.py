@@ -11,16 +11,15 @@ from pathlib import Path
 import pytest
 
 from programmaker import program
+from torchwheel.compilers.compiler_cache import parse_cache
 from torchwheel.sdist.confined import compiler_cache
-from torchwheel.sdist.request import SdistRequest
+from torchwheel.sdist.request import SdistRequest, parse_variables
 from torchwheel.sdist.sandbox import (
     Folders,
     Sandbox,
     find_sandbox,
-    parse_variables,
     temporary_files_in,
 )
-from torchwheel.steps.compiler_cache import parse_cache
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 
@@ -121,6 +120,15 @@ def test_variables_are_passed_on_as_they_are(tmp_path, sandbox):
     greeting = "a 'b' \"c\" $(d) `e` \\ \n f"
     env = {"GREETING": greeting, "GH_TOKEN": "secret"}
     assert subprocess.check_output([made], env=env, text=True) == f"{greeting}|||"
+
+
+def test_variables_that_a_project_names_are_set_in_the_sandbox_alone(sandbox):
+    """LD_PRELOAD would run its code in bwrap, before the sandbox is there."""
+    own = {"LD_PRELOAD": "/x.so", "FORCE": "it's"}
+    command = command_of(sandbox, Folders([], []), (), {}, own)
+    first, inside = command[: command.index("--")], command[command.index("--") + 1 : -2]
+    assert not [word for word in first if "LD_PRELOAD" in word]
+    assert inside == ["/usr/bin/env", "LD_PRELOAD=/x.so", "FORCE=it's", "/bin/sh"]
 
 
 def test_a_project_has_a_compiler_cache_of_its_own(tmp_path):

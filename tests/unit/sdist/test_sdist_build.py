@@ -1,5 +1,6 @@
 """The parts of a build that need no compiler: its CUDA_HOME, steps, errors and local version."""
 
+import contextlib
 import subprocess
 from pathlib import Path
 
@@ -15,15 +16,16 @@ from torchwheel.pipeline.frontend import (
 )
 from torchwheel.pipeline.repair import pack, stamp
 from torchwheel.sdist.build import stable_offer
-from torchwheel.sdist.request import LOCK, LOG, hold_build_folder
-from torchwheel.smoke.environment import Environment
+from torchwheel.sdist.build_folder import LOCK, LOG, OBJECTS, hold_build_folder, keep_objects
 from torchwheel.smoke.testing import import_torch
+from torchwheel.smoke.trial_environment import Environment
 from torchwheel.toolkit.toolkit_home import (
     DRIVER_STUB,
     assemble_cuda_home,
     assemble_rocm_home,
 )
 from torchwheel_runtime.claims import Claims
+from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.inspect.elf import Library, UndefinedSymbol, read_library
 
@@ -235,6 +237,65 @@ def test_a_compilers_line_is_a_step(line, says):
             ["subprocess.CalledProcessError: Command 'git' returned 128"],
             "subprocess.CalledProcessError: Command 'git' returned 128",
         ),
+        # Errors that go on in the next lines.
+        (
+            [
+                "error: Error: setup script specifies an absolute path:",
+                "",
+                "    /home/me/demo/a.cpp",
+                "",
+                "setup() arguments must *always* be /-separated paths relative to the",
+            ],
+            "Error: setup script specifies an absolute path: /home/me/demo/a.cpp",
+        ),
+        (
+            [
+                "RuntimeError: ",
+                "The detected CUDA version (12.1) mismatches the version that was used to compile",
+                "PyTorch (13.0). Please make sure to use the same CUDA versions.",
+                "",
+                "ERROR Backend subprocess exited when trying to invoke build_wheel",
+            ],
+            "RuntimeError: The detected CUDA version (12.1) mismatches the version that was used "
+            "to compile PyTorch (13.0). Please make sure to use the same CUDA versions.",
+        ),
+        (
+            [
+                "CMake Error at CMakeLists.txt:4 (target_link_libraries):",
+                '  Target "x" links to:',
+                "",
+                "    CUDA::cublas",
+                "",
+                "  but the target was not found.  Possible reasons include:",
+                "",
+                "",
+                "-- Generating done",
+                "*** CMake configuration failed",
+            ],
+            'CMake Error at CMakeLists.txt:4 (target_link_libraries): Target "x" links to: '
+            "CUDA::cublas but the target was not found. Possible reasons include:",
+        ),
+        (
+            [
+                "CMake Error at CMakeLists.txt:4 (find_package):",
+                '  Could not find a package configuration file provided by "Foo"',
+                "CMake Error at CMakeLists.txt:9 (add_library): later",
+                "subprocess.CalledProcessError: Command '['cmake', '..']' returned non-zero",
+            ],
+            "CMake Error at CMakeLists.txt:4 (find_package): Could not find a package "
+            'configuration file provided by "Foo"',
+        ),
+        # What CMake's generators and scikit-build-core say of a compiler that failed.
+        (
+            ["/p/a.cu(12): error: no y", "ninja: build stopped: subcommand failed."],
+            "/p/a.cu(12): error: no y",
+        ),
+        (
+            ["a.cpp:3:1: error: x", "gmake[2]: *** [x.dir/a.cpp.o] Error 1"],
+            "a.cpp:3:1: error: x",
+        ),
+        (["a.cpp:3:1: error: x", "*** CMake build failed"], "a.cpp:3:1: error: x"),
+        (["*** CMake build failed"], "*** CMake build failed"),
         # SystemExit("needs torch 9"), as the frontend of a container tells it.
         (
             [
@@ -295,14 +356,10 @@ def test_a_python_without_torch_is_one_line(tmp_path):
 
 
 def test_a_build_leaves_its_log_alone_in_the_cache(tmp_path):
-    class Progress:
-        def say(self, text: str) -> None: ...
-        def step(self, text: str) -> None: ...
-
     folder = tmp_path / "ordinary"
 
     def stopped() -> None:
-        with hold_build_folder(folder, Progress()) as place:
+        with hold_build_folder(folder, Quiet()) as place:
             assert {path.name for path in place.iterdir()} <= {LOCK, LOG}
             (place / "source").mkdir()
             (place / "source" / "setup.py").touch()
@@ -314,6 +371,34 @@ def test_a_build_leaves_its_log_alone_in_the_cache(tmp_path):
         with pytest.raises(TorchwheelError):
             stopped()
         assert sorted(path.name for path in folder.iterdir()) == [LOG, LOCK]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "stopped", "kept"),
+    [
+        ("the same", True, ["temp/a.o"]),
+        # ninja would go by the times of files alone.
+        ("others", True, []),
+        # The wheel is there.
+        ("the same", False, []),
+    ],
+)
+def test_the_objects_of_a_build_that_did_not_end_are_there_for_the_same(
+    tmp_path, inputs, stopped, kept
+):
+    with contextlib.suppress(KeyboardInterrupt), hold_build_folder(tmp_path, Quiet()) as place:
+        objects = keep_objects(place, "the same")
+        for name in ("temp/a.o", "lib.linux/half.so"):
+            (objects / name).parent.mkdir()
+            (objects / name).touch()
+        if stopped:
+            raise KeyboardInterrupt
+    assert (tmp_path / OBJECTS).exists() == stopped
+    with hold_build_folder(tmp_path, Quiet()) as place:
+        again = keep_objects(place, inputs)
+        assert again == objects
+        found = [str(path.relative_to(again)) for path in again.rglob("*.*") if path.is_file()]
+        assert found == kept, "a library may be half-linked"
 
 
 def test_a_local_version_of_its_own_comes_before_ours(tmp_path):

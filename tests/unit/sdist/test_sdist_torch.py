@@ -7,23 +7,26 @@ from pathlib import Path
 
 import pytest
 
+from programmaker import program
 from torchwheel.cli import main
 from torchwheel.matrix.sections import HostCompilerBounds as HostBounds
 from torchwheel.matrix.sections import Toolkit
 from torchwheel.pipeline.inputs import claims_of
 from torchwheel.sdist.build_setup import (
     PYTHON,
+    host_for,
     newest_torch,
     sdist_environment,
     sdist_variant,
     toolkit_for,
     torch_requirement,
 )
+from torchwheel.sdist.project_settings import ProjectSettings
 from torchwheel.sdist.request import SdistRequest, check_request, parse_allowed
-from torchwheel.smoke.environment import Environment
 from torchwheel.smoke.testing import EnvironmentTorch
+from torchwheel.smoke.trial_environment import Environment
 from torchwheel_runtime.arch.model import Arch, parse
-from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.toolkit.host import HostCompiler
 
 
@@ -52,7 +55,8 @@ def chosen(
 ) -> tuple[Toolkit, list[str]]:
     """The toolkit, and what was said."""
     said: list[str] = []
-    return toolkit_for(torch, asked, archs, said.append, environ), said
+    own = ProjectSettings(None, None)
+    return toolkit_for(torch, asked, archs, own, said.append, environ), said
 
 
 LISTED = {"TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX"}
@@ -96,7 +100,9 @@ def test_archs_that_torch_refuses_are_left_out_where_it_reads_them():
     assert said == [
         "left out: 8.8: the BuildExtension of torch 2.11 refuses it; see --archs-by declared"
     ]
-    own = toolkit_for(TORCH, None, "8.8 10.0f", said.append, {}, archs_by="declared")
+    own = toolkit_for(
+        TORCH, None, "8.8 10.0f", ProjectSettings(None, None), said.append, {}, archs_by="declared"
+    )
     assert own.archs == parsed("8.8", "10.0f")
     assert len(said) == 1
 
@@ -227,6 +233,7 @@ def test_declarations_reach_the_compiler_and_the_gates(tmp_path, monkeypatch):
     (tmp_path / "setup.py").touch()
     monkeypatch.setattr("torchwheel.sdist.build.build_sdist", stop)
     call = ["build", str(tmp_path), "--no-launcher", "--archs-by", "replaced"]
+    call += ["--config-setting=--build-option=-j1"]
     call += ["--allow", "runtime:*/_C.so:calls the driver: cuInit", "--allow", "archs:*:none"]
     assert main(call) == 2
     (request,) = asked
@@ -235,12 +242,20 @@ def test_declarations_reach_the_compiler_and_the_gates(tmp_path, monkeypatch):
     assert limits.reason("archs", "demo/_C.so") == "none"
     assert limits.reason("content", "demo/_C.so") is None
     assert request.archs_by == "replaced"
+    assert request.settings == {"--build-option": "-j1"}
 
 
 @pytest.mark.parametrize("text", ["size:*:why", "runtime:*/_C.so", "runtime::why", "archs:*: ", ""])
 def test_an_allowance_names_its_gate_libraries_and_reason(text):
     with pytest.raises(UsageError, match="--allow: expected GATE:LIBRARY:REASON"):
         parse_allowed(text)
+
+
+@pytest.mark.parametrize("name", [".", "csrc/..", "../demo", "../demo/", "csrc/../../demo/."])
+def test_a_project_has_its_folders_name(tmp_path, monkeypatch, name):
+    (tmp_path / "demo/csrc").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "demo")
+    assert SdistRequest(Path(name), tmp_path).name == "demo"
 
 
 def test_calls_that_differ_build_in_folders_of_their_own(tmp_path):
@@ -272,3 +287,30 @@ def test_without_cuda_a_cpu_torch_is_installed(tmp_path, torch, cpu, pinned):
     requirement, options = torch_requirement(request)
     assert requirement == pinned
     assert bool(options) == (cpu and "+" not in torch)
+
+
+@pytest.mark.parametrize(
+    ("torch", "gcc", "taken"),
+    [
+        ("2.13.0", "10.2", True),
+        ("2.14.1", "10.2", False),
+        ("2.14.1", "11.4", True),
+        ("2.99.0", "10.2", False),  # of tomorrow: as the newest that is known
+        (None, "10.2", False),
+    ],
+)
+def test_the_compiler_has_the_cxx_of_torchs_headers(tmp_path, monkeypatch, torch, gcc, taken):
+    """It is asked before torch is downloaded."""
+    major, minor = gcc.split(".")
+    lines = [f"echo '#define __GNUC{name}__ {n}'" for name, n in (("", major), ("_MINOR", minor))]
+    program(tmp_path / "g++", "; ".join([*lines, "echo '#define __GNUC_PATCHLEVEL__ 0'"]))
+    monkeypatch.setenv("CXX", str(tmp_path / "g++"))
+    request = SdistRequest(tmp_path, tmp_path, torch=torch)
+    if taken:
+        assert host_for(request).version == f"{gcc}.0"
+        return
+    with pytest.raises(
+        TorchwheelError,
+        match=r"g\+\+ is gcc 10\.2\.0; torch 2\.\d+, whose headers are C\+\+20, takes gcc >=11",
+    ):
+        host_for(request)

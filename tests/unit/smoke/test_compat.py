@@ -11,8 +11,14 @@ import pytest
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.interpreters import find_interpreter, running_interpreter
 from torchwheel.smoke.compat import CompatRow, compat, compat_text, dump_compat, pairings
-from torchwheel.smoke.record import ImportRecord, MachineRecord, SmokeRecord, TestResult, summarize
 from torchwheel.smoke.requirements import requirements
+from torchwheel.smoke.smoke_record import (
+    ImportRecord,
+    MachineRecord,
+    SmokeRecord,
+    TestResult,
+    summarize,
+)
 from torchwheel.smoke.testing import Trial
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError, UsageError

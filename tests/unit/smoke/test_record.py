@@ -12,8 +12,7 @@ import pytest
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.smoke import requirements
 from torchwheel.smoke import results as results_
-from torchwheel.smoke.environment import Environment, base_requirements, default_torch
-from torchwheel.smoke.record import (
+from torchwheel.smoke.smoke_record import (
     GpuRecord,
     ImportRecord,
     MachineRecord,
@@ -26,6 +25,7 @@ from torchwheel.smoke.record import (
     summarize,
 )
 from torchwheel.smoke.testing import import_names, run_python
+from torchwheel.smoke.trial_environment import Environment, base_requirements, default_torch
 from torchwheel_runtime.errors import TorchwheelError
 from wheelmaker import make_wheel
 

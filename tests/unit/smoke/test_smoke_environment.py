@@ -12,14 +12,14 @@ from torchwheel.image.recipes import is_cross, python_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.container_options import requirements_to_try
-from torchwheel.smoke import environment
-from torchwheel.smoke.environment import (
+from torchwheel.smoke import trial_environment
+from torchwheel.smoke.requirements import BUNDLED_FOLDER, bundled_with, find_lock, read_lock
+from torchwheel.smoke.trial_environment import (
     COMPLETE,
     _linked_wheels,
     base_environment,
     base_folder_name,
 )
-from torchwheel.smoke.requirements import BUNDLED_FOLDER, bundled_with, find_lock, read_lock
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.inspect.window import WheelError
@@ -48,8 +48,8 @@ def test_a_pipe_in_the_place_of_an_environment_is_not_waited_for(tmp_path, monke
     def make_venv(path, _python):
         path.mkdir()
 
-    monkeypatch.setattr(environment, "_make_venv", make_venv)
-    monkeypatch.setattr(environment, "pip_install", lambda *_, **__: None)
+    monkeypatch.setattr(trial_environment, "_make_venv", make_venv)
+    monkeypatch.setattr(trial_environment, "pip_install", lambda *_, **__: None)
     made = threading.Thread(
         target=base_environment, args=(tmp_path, ["pytest"], Quiet()), daemon=True
     )
@@ -59,8 +59,8 @@ def test_a_pipe_in_the_place_of_an_environment_is_not_waited_for(tmp_path, monke
 
 
 def test_environments_that_nobody_uses_make_room(tmp_path, monkeypatch):
-    monkeypatch.setattr(environment, "_make_venv", lambda path, _python: path.mkdir())
-    monkeypatch.setattr(environment, "pip_install", lambda *_, **__: None)
+    monkeypatch.setattr(trial_environment, "_make_venv", lambda path, _python: path.mkdir())
+    monkeypatch.setattr(trial_environment, "pip_install", lambda *_, **__: None)
     kept, unused, used = (base_environment(tmp_path, [name], Quiet()) for name in "abc")
     for folder in (unused, used):
         os.utime(folder / COMPLETE, (0, 0))

@@ -2,6 +2,7 @@
 
 import itertools
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,9 +11,12 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from torchwheel_runtime import data
-from torchwheel_runtime.arch.releases import archs_by_release, torch_releases
+from torchwheel_runtime.arch.releases import archs_by_release, cxx_standard, torch_releases
 from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.machine.facts import InstalledToolkit, Torch
+from torchwheel_runtime.toolkit.host import HostCompiler
 from torchwheel_runtime.validate import torch_rules
+from torchwheel_runtime.validate.before_build import check_host_compiler
 from torchwheel_runtime.validate.findings import (
     RULES,
     Finding,
@@ -247,3 +251,43 @@ def test_what_torchwheel_writes_is_read_without_packaging(monkeypatch):
     assert range_contains("", "2.6.0+cu124")  # of a kernel library
     with pytest.raises(ImportError):
         range_contains(">=2.11,<3", "2.13.0+cpu")
+
+
+@pytest.mark.parametrize(
+    ("torch", "family", "version", "found"),
+    [
+        ("2.13.0+cu130", "gcc", "10.2.0", None),
+        (
+            "2.14.1+cu130",
+            "gcc",
+            "10.2.0",
+            "gcc >=11 or clang >=16, for the C++20 of the headers of",
+        ),
+        ("2.14.1+cu130", "gcc", "11.4.0", None),
+        ("2.15.0+cu130", "clang", "15.0.7", "gcc >=11 or clang >=16, for the C++20"),
+        ("2.15.0+cu130", "clang", "16.0.6", None),
+        # Whatever torch wants, nvcc is asked first.
+        (
+            "2.14.1+cu130",
+            "gcc",
+            "16.1.0",
+            "gcc >=6,<16 or clang >=7,<21, which CUDA 13.0 works with",
+        ),
+        (None, "gcc", "10.2.0", None),
+    ],
+)
+def test_the_host_compiler_serves_nvcc_and_torchs_headers(torch, family, version, found):
+    toolkit = InstalledToolkit("cuda", Path("/cuda"), "13.0", "CUDA_HOME")
+    of = Torch(torch, "13.0", None, Path("/torch")) if torch else None
+    finding = check_host_compiler(HostCompiler(Path("/c++"), family, version), None, toolkit, of)
+    assert ((finding and finding.expected) or "").startswith(found or "")
+    assert bool(finding) == bool(found)
+    rocm = InstalledToolkit("rocm", Path("/rocm"), "7.2", "ROCM_PATH")
+    assert check_host_compiler(HostCompiler(Path("/c++"), family, version), None, rocm, of) is None
+
+
+def test_the_cxx_standard_of_a_torch():
+    found = {minor: cxx_standard(minor) for minor in (None, "2.6", "2.13", "2.14", "2.15", "9.9")}
+    assert list(found.values()) == [17, 17, 17, 20, 20, 20]
+    for facts in torch_releases().values():
+        assert facts.cxx == 17 or torch_rules.cxx_bounds(facts.cxx)

@@ -226,6 +226,17 @@ def test_each_run_is_a_session_of_the_project(project_files, project):
     assert sessions <= set(re.findall(r"^def (\w+)\(session", project["noxfile.py"], re.MULTILINE))
 
 
+def test_each_session_that_an_error_names_is_one_of_the_project(project):
+    """A project of others has no other noxfile to find it in."""
+    package = ROOT / "pkg" / "torchwheel"
+    files = [file for file in package.rglob("*.py") if "scaffold" not in file.parts]
+    files += [file for file in (package / "data" / "docker").iterdir() if file.is_file()]
+    named = {name for file in files for name in re.findall(r"nox -s ([\w-]+)", file.read_text())}
+    defined = re.findall(r"^def (\w+)\(session", project["noxfile.py"], re.MULTILINE)
+    assert "base-images" in named
+    assert named <= {name.replace("_", "-") for name in defined}
+
+
 def test_what_is_published_was_assembled_and_only_a_tag_publishes(project_files):
     every = jobs(project_files.workflows[RELEASE])
     assert {"wheels", "smoke", "assemble", "attest", "assets", "index", "published"} == set(every)

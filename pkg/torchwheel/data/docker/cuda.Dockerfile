@@ -1,10 +1,13 @@
-# Builds CUDA wheels: an old Debian (its glibc is what the wheels need at most), its g++, one CUDA
-# toolkit, one CPython, pinned build tools. torchwheel fills in the ARGs (`nox -s images`).
+# Builds CUDA wheels: an old Debian, linked for a glibc that may be older still (GLIBC), its g++ or
+# that of a newer one, one CUDA toolkit, one CPython, pinned build tools. torchwheel fills in the ARGs
+# (`nox -s images`).
 ARG BASE_IMAGE=debian:bullseye-slim
 # From docker/python.Dockerfile.
 ARG PYTHON_IMAGE
 # Where the toolkit is put together: the stage `base` for SOURCE=pypi, else a Debian release.
 ARG TOOLKIT_IMAGE=base
+# A Debian whose g++ compiles, if that of the base is too old for torch's headers.
+ARG COMPILER_IMAGE=base
 
 FROM ${PYTHON_IMAGE} AS python
 
@@ -36,7 +39,18 @@ RUN --mount=type=secret,id=ca,target=/etc/ssl/certs/ca-certificates.crt \
     PACKAGES="${PACKAGES}" VENDOR_REPOSITORY="${VENDOR_REPOSITORY}" \
     bash /recipe/cuda-toolkit.sh /usr/local/cuda
 
+FROM ${COMPILER_IMAGE} AS compiler
+ARG COMPILER_IMAGE
+COPY compiler /recipe
+RUN mkdir -p /newer/opt && [ "${COMPILER_IMAGE}" = base ] || bash /recipe/newer-gxx.sh /newer
+
 FROM base
+RUN install -D "$(g++ -print-file-name=libgcc_eh.a)" /opt/compiler/libgcc_eh.a
+COPY --from=compiler /newer /
+ARG GLIBC=
+COPY glibc-limit.py /opt/torchwheel/glibc-limit.py
+RUN [ -z "${GLIBC}" ] \
+    || "$(echo /opt/python/*/bin/python)" /opt/torchwheel/glibc-limit.py "${GLIBC}" /
 COPY requirements.txt /opt/torchwheel/requirements.txt
 RUN --mount=type=secret,id=ca,target=/etc/ssl/certs/ca-certificates.crt \
     python="$(echo /opt/python/*)" \

@@ -75,6 +75,9 @@ RUN found="$("${ROCM_PATH}/bin/hipconfig" --version)" \
     && case "$found" in "${VERSION}".*) ;; \
       *) echo "rocm: expected HIP ${VERSION}, found ${found:-none} in these packages; pull the image by its digest, or move its snapshot or version in matrix.yaml" >&2; exit 1 ;; \
     esac
+ARG GLIBC=
+COPY glibc-limit.py /opt/torchwheel/glibc-limit.py
+RUN [ -z "${GLIBC}" ] || python3 /opt/torchwheel/glibc-limit.py "${GLIBC}" /opt/sysroot
 COPY requirements.txt /opt/torchwheel/requirements.txt
 # cibuildwheel looks for its interpreters there, and for its own helper's under cp39.
 RUN --mount=type=secret,id=ca,target=/etc/ssl/certs/ca-certificates.crt \

@@ -8,7 +8,7 @@ import types
 
 import pytest
 
-from torchwheel.steps import pretended_gpu
+from torchwheel.compilers import pretended_gpu
 
 ASK = """
 import json

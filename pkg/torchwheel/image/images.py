@@ -3,6 +3,7 @@
 An image that exists is looked up once.
 """
 
+import contextlib
 import dataclasses
 import os
 import shutil
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from torchwheel.image.debian import require_snapshot, service_of
 from torchwheel.image.engine import Engine, find_engine
 from torchwheel.image.recipes import (
     BaseImage,
@@ -19,8 +21,6 @@ from torchwheel.image.recipes import (
     image_digest,
     image_of,
     image_reference,
-    require_snapshot,
-    service_of,
 )
 from torchwheel.image.registry import (
     DIGEST_LABEL,
@@ -35,7 +35,7 @@ from torchwheel.image.registry import (
 )
 from torchwheel.matrix.load import load
 from torchwheel.matrix.sections import Matrix
-from torchwheel.matrix.variants import select
+from torchwheel.matrix.variants import Variant, select
 from torchwheel_runtime import process
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError, UsageError
@@ -44,6 +44,8 @@ from torchwheel_runtime.files import path_inside
 from torchwheel_runtime.lock import hold_lock, say_waiting
 from torchwheel_runtime.ownership import trusted_folder
 from torchwheel_runtime.toolkit.cache import cache_folder
+
+_BOOTSTRAP = "mmdebstrap"
 
 
 def make_base(
@@ -57,10 +59,10 @@ def make_base(
     machine = base.machine
     if base.snapshot and service:
         require_snapshot(service, base.snapshot, base.suite)
-    tool = shutil.which("mmdebstrap")
+    tool = shutil.which(_BOOTSTRAP)
     if tool is None:
         raise TorchwheelError(
-            "mmdebstrap makes base images and is not here: `apt-get install mmdebstrap`"
+            f"{_BOOTSTRAP} makes base images and is not here: `apt-get install {_BOOTSTRAP}`"
         )
     progress.step(f"base image {base.suite}: mmdebstrap")
     with tempfile.TemporaryDirectory(prefix="torchwheel-base-") as folder:
@@ -177,8 +179,9 @@ def _ensure_base(
             ["pull", "--quiet", *platform_option(base.machine), public], f"base image {public}"
         )
     except TorchwheelError as error:
+        tool = "" if shutil.which(_BOOTSTRAP) else f"`apt-get install {_BOOTSTRAP}`, then "
         raise TorchwheelError(
-            f"{error}; where no registry can be reached, make it: nox -s base-images"
+            f"{error}; where no registry can be reached, make it: {tool}`nox -s base-images`"
         ) from error
     if public != base.public:
         engine.call(["tag", public, base.public], f"base image {public}")
@@ -240,6 +243,69 @@ def images(
     return "\n".join(lines)
 
 
+_SPACE = 2 << 30
+"""Bytes of disk that an image takes with what it is made from: a CUDA one has 0.9 GB."""
+
+
+@contextlib.contextmanager
+def collect(faults: list[TorchwheelError]) -> Iterator[None]:
+    """Put the error of the block into `faults`."""
+    try:
+        yield
+    except TorchwheelError as error:
+        faults.append(error)
+
+
+def check_images(
+    engine: Engine,
+    images: Sequence[Image],
+    progress: Progress,
+    registry: Registry,
+    faults: list[TorchwheelError],
+) -> None:
+    """Collect what stands in the way of images that are to be built; pulls what they begin with.
+
+    It takes seconds, where an image takes minutes.
+    """
+    # The content of a release without a day is part of the images' names.
+    bases = dict.fromkeys(base for image in images for base in _bases(image) if not base.snapshot)
+    before = len(faults)
+    for base in bases:
+        with collect(faults):
+            _ensure_base(engine, base, progress, registry)
+    if len(faults) > before:
+        return
+    missing = [image for image in images if not _is_at_hand(engine, image, registry)]
+    dated = {base: image for one in missing for image, base in _dated(engine, one, registry)}
+    for base, image in dated.items():
+        with collect(faults):
+            require_snapshot(image.mirrors["SNAPSHOTS"], base.snapshot or "", base.suite)
+            _ensure_base(engine, base, progress, registry)
+    space, disk = _SPACE * len(missing), engine.free_space()
+    if disk and disk[1] < space:
+        faults.append(
+            TorchwheelError(
+                f"{disk[0]}: expected {space >> 30} GiB free for images ({len(missing)}), found "
+                f"{disk[1] / (1 << 30):.1f}; free some, e.g. `{engine.name} image prune`"
+            )
+        )
+
+
+def _is_at_hand(engine: Engine, image: Image, registry: Registry) -> bool:
+    """Whether nothing is built for an image: it is here, or is pulled."""
+    reference = describe_image(engine, image).reference
+    return bool(engine.content_of(reference) or registry.pinned(reference))
+
+
+def _dated(engine: Engine, image: Image, registry: Registry) -> Iterator[tuple[Image, BaseImage]]:
+    """The releases of a day that an image to build is made of, each below the image of that day."""
+    for needed in image.needs.values():
+        if isinstance(needed, BaseImage):
+            yield from [(image, needed)] if needed.snapshot else []
+        elif not _is_at_hand(engine, needed, registry):
+            yield from _dated(engine, needed, registry)
+
+
 def _push(
     engine: Engine,
     registry: Registry,
@@ -281,8 +347,13 @@ def base_images(matrix_file: Path, names: Sequence[str], progress: Progress) -> 
 def _images(matrix: Matrix, root: Path, names: Sequence[str]) -> list[Image]:
     variants = select(matrix, tuple(names) or ("release",))
     native = [build for variant in variants for build in variant.builds]
-    emulated = [emulated_image(matrix, variant, root) for variant in native]
-    return [image_of(matrix, v, root) for v in native] + [image for image in emulated if image]
+    return [image for variant in native for image in images_of(matrix, variant, root)]
+
+
+def images_of(matrix: Matrix, variant: Variant, root: Path) -> list[Image]:
+    """The image of a native variant, and the one that tries its wheel by emulation."""
+    emulated = emulated_image(matrix, variant, root)
+    return [image_of(matrix, variant, root), *([emulated] if emulated else [])]
 
 
 def _bases(image: Image) -> Iterator[BaseImage]:

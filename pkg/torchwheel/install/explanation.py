@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from torchwheel.index.note import WheelNeeds
+from torchwheel.index.needs import WheelNeeds
 from torchwheel.install.choose import Judgement, torch_to_install
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import OfferedWheel

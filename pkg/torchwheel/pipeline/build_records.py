@@ -5,12 +5,12 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from torchwheel.compilers.compiler_cache import CacheUse
 from torchwheel.findings import CheckResult
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.inputs import Clock
-from torchwheel.smoke.record import SmokeRecord
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
-from torchwheel.steps.compiler_cache import CacheUse
+from torchwheel.smoke.smoke_record import SmokeRecord
 from torchwheel_runtime.errors import MalformedError, UsageError
 from torchwheel_runtime.files import sha256, write_text
 from torchwheel_runtime.json_files import FileName, read_json

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from torchwheel.findings import finding_of_wheel
-from torchwheel.index.note import Kernels, WheelNeeds
+from torchwheel.index.needs import Kernels, WheelNeeds
 from torchwheel.inspect.archive import Archive, open_archive
 from torchwheel.inspect.wheel import is_library
 from torchwheel.install.environment import TargetEnvironment

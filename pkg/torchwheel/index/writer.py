@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torchwheel.evidence.files import Believed
 from torchwheel.index.catalogue import FILE, read_catalogues, read_wheel_entry
-from torchwheel.index.contents import FILES, File, Index, Store, index_files, index_of, utc_time
+from torchwheel.index.listing import FILES, File, Index, Store, index_files, index_of, utc_time
 from torchwheel.index.pages import index_pages
 from torchwheel.index.withdrawals import read_withdrawals
 from torchwheel.inspect.wheel import Wheel, read_wheel

@@ -2,8 +2,10 @@
 
 `python gpu_compiler.py ARCHS BY PROGRAM… -- ARGUMENTS…`: ARCHS is an arch list ("8.0;9.0+PTX",
 "gfx90a;gfx1100"), BY is `archs_by` of matrix.yaml, PROGRAM… the compiler with its launcher. A
-setup.py that names archs itself is stopped at its first file, not after hours by a gate. Standard
-library only: it runs for every file, in any Python.
+setup.py that names archs itself is stopped at its first file, not after hours by a gate. Where a
+build is only planned, any compiler is held so, and makes empty objects of the project's files: some
+are compiled without the ninja that lists the steps. Standard library only: it runs for every file,
+in any Python.
 """
 
 import os
@@ -17,6 +19,11 @@ _ARCH_OPTIONS = ("-arch", "--gpu-architecture")
 _OF_AMD = "gfx"
 _COMPILES = ("-c", "--compile", "-dc", "--device-c", "-dw", "--device-w")
 FAILED = 1
+PLANNED = "TORCHWHEEL_PLANNED"
+"""Names the folder of a project whose build is only planned."""
+_SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".hip", ".C")
+# Where CMake and Meson try compilers.
+_TRIALS = re.compile(r"/(CMakeFiles|meson-private)/")
 
 
 def guard(python: str, archs: str, by: str, compiler: Sequence[str]) -> "list[str]":
@@ -115,6 +122,24 @@ def fault_of(codes: "set[str]", archs: str, by: str) -> "str | None":
     )
 
 
+def file_alone(call: Sequence[str], project: str) -> "str | None":
+    """The file of a project that a call compiles."""
+    own = os.path.realpath(project) + os.sep
+    for word in call:
+        path = os.path.realpath(word)
+        is_source = word.endswith(_SOURCES) and not word.startswith("-")
+        if is_source and path.startswith(own) and not _TRIALS.search(path):
+            return word
+    return None
+
+
+def empty_object(call: Sequence[str], file: str) -> "list[str]":
+    """The arguments that make an object without any code in place of a file's."""
+    named = [call[at + 1] for at, word in enumerate(call[:-1]) if word == "-o"]
+    usual = file.rpartition("/")[2].rpartition(".")[0] + ".o"
+    return ["-x", "c", "-c", os.devnull, "-o", *(named or [usual])[:1]]
+
+
 def main(arguments: Sequence[str]) -> None:
     """Check the archs of a call, then become the compiler."""
     archs, by, *rest = arguments
@@ -122,7 +147,10 @@ def main(arguments: Sequence[str]) -> None:
     program, call = rest[:end], rest[end + 1 :]
     named, others = split(call)
     compiles = any(word in _COMPILES for word in call)
-    if named and compiles:
+    project = os.environ.get(PLANNED)
+    if project and compiles and (file := file_alone(call, project)):
+        call = empty_object(call, file)
+    elif named and compiles:
         if by == "replaced":
             call = [*others, *options_of(archs)]
         elif fault := fault_of(codes_in(named), archs, by):

@@ -18,7 +18,7 @@ from torchwheel.index.groups import (
     is_of_torch,
     kind_of,
 )
-from torchwheel.index.note import ALL, note_text
+from torchwheel.index.needs import ALL, note_text
 from torchwheel.index.withdrawals import ProjectStatus, Withdrawals
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.text import quote as quote_text

@@ -11,7 +11,12 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from torchwheel.steps.compiler_cache import SchedulerAccess, own_server, read_statistics, server_log
+from torchwheel.compilers.compiler_cache import (
+    SchedulerAccess,
+    own_server,
+    read_statistics,
+    server_log,
+)
 from torchwheel_runtime import process
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.fetch import check_address

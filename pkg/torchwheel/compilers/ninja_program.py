@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from torchwheel import programs
-from torchwheel.steps.compiler_cache import CacheUse, wait_for_writes
-from torchwheel.steps.graph import (
+from torchwheel.compilers.compile_steps import (
     CompileStep,
     ExpectedObject,
     Graph,
@@ -34,6 +33,7 @@ from torchwheel.steps.graph import (
     read_graph,
     steps_of_shard,
 )
+from torchwheel.compilers.compiler_cache import CacheUse, wait_for_writes
 from torchwheel_runtime import process
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.files import sha256, write_text

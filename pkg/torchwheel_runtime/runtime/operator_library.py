@@ -16,8 +16,7 @@ from torchwheel_runtime.arch.devices import Gpu
 from torchwheel_runtime.arch.lists import VISIBLE
 from torchwheel_runtime.arch.model import BRANDS, Arch
 from torchwheel_runtime.arch.releases import ToolkitRelease
-from torchwheel_runtime.builder import environment
-from torchwheel_runtime.builder.environment import operators_off
+from torchwheel_runtime.builder import variables
 from torchwheel_runtime.builder.extension import SOURCES, Extension
 from torchwheel_runtime.builder.ninja import build, find_ninja, parallel_jobs
 from torchwheel_runtime.builder.probes import cpu_features, find_probes
@@ -29,6 +28,7 @@ from torchwheel_runtime.builder.recipe import (
 )
 from torchwheel_runtime.builder.sources import hipify_sources, sources_of
 from torchwheel_runtime.builder.target import DeviceCompiler, Target, TorchHeaders
+from torchwheel_runtime.builder.variables import operators_off
 from torchwheel_runtime.claims import LibraryNeeds, NativeAbi
 from torchwheel_runtime.console import Progress, Terminal
 from torchwheel_runtime.errors import TorchwheelError, UsageError
@@ -178,7 +178,7 @@ def find_local_build(
         platform=machine.platform,
         cross=False,
         cxx=str(machine.host.path),
-        python=environment.running_python(torch.folder / "include") if extension.ordinary else None,
+        python=variables.running_python(torch.folder / "include") if extension.ordinary else None,
         part="kernels" if kernels_for else None,
         operators_off=operators_off(extension, environ),
     )
@@ -196,7 +196,7 @@ def _flavour_to_build(extension: Extension, name: str | None, torch: Torch) -> N
 
 def _device_compiler(found: InstalledToolkit, archs: tuple[Arch, ...]) -> DeviceCompiler:
     machine = platform.machine()
-    runtime = environment.hip_runtime if found.backend == "rocm" else environment.cuda_runtime
+    runtime = variables.hip_runtime if found.backend == "rocm" else variables.cuda_runtime
     release = ToolkitRelease(found.backend, found.release)
     return DeviceCompiler(release, found.root, archs, runtime(found.root, machine))
 
