@@ -186,8 +186,10 @@ class _CheckedRedirects(_Redirects):
 class Fetcher:
     """Fetches over the network and from files."""
 
-    def __init__(self) -> None:
-        self._context = ssl.create_default_context(cafile=ca_bundle())
+    @functools.cached_property
+    def _context(self) -> ssl.SSLContext:
+        """Reads the certificates, which takes longer than all else where the index is a folder."""
+        return ssl.create_default_context(cafile=ca_bundle())
 
     def open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
         """Open a request to an address that was checked."""

@@ -16,6 +16,8 @@ _DOWNLOAD_SECONDS = 4 * 3600
 """Of one call of pip: it waits as long as a byte comes."""
 _OWN = ("PYTHONPATH", "PYTHONHOME")
 """Variables that lead to packages of this process."""
+ELSEWHERE = {f"PIP_{name}" for name in ("TARGET", "PREFIX", "ROOT", "USER", "DRY_RUN", "NO_DEPS")}
+"""Settings with which pip would not install into an environment, or not all."""
 _CRASHED_OR_WRONG_CALL = 2
 """Pip's exit status after an error that it does not expect, or an option that it does not know."""
 
@@ -51,7 +53,8 @@ def run_pip(
         variables = {**(os.environ if env is None else env), **temporary_variables()}
         if python:
             # Else what they lead to counts as installed, and the environment lacks it.
-            variables = {name: text for name, text in variables.items() if name not in _OWN}
+            left_out = {*_OWN, *ELSEWHERE}
+            variables = {name: text for name, text in variables.items() if name not in left_out}
         use = [f"--use-feature={feature}"] if feature else []
         done = process.run([*command, *arguments, *use], env=variables, timeout=timeout)
         if use and done.status == _CRASHED_OR_WRONG_CALL:

@@ -3,6 +3,7 @@
 import dataclasses
 import fnmatch
 import functools
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from torchwheel.data import read
 from torchwheel_runtime.claims import Claims, LibraryNeeds, Part
 from torchwheel_runtime.inspect.elf import Library
 from torchwheel_runtime.versions import major_version, version_numbers
+
+# Without a handler, Python prints auditwheel's warnings between the gates.
+logging.getLogger("auditwheel").addHandler(logging.NullHandler())
 
 DRIVER = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
 """Libraries of the GPU's driver: a wheel that needs them loads on machines with a GPU alone, which

@@ -150,12 +150,12 @@ def main(arguments: Sequence[str]) -> None:
     project = os.environ.get(PLANNED)
     if project and compiles and (file := file_alone(call, project)):
         call = empty_object(call, file)
-    elif named and compiles:
-        if by == "replaced":
-            call = [*others, *options_of(archs)]
-        elif fault := fault_of(codes_in(named), archs, by):
-            print(f"torchwheel: {fault}", file=sys.stderr)
-            sys.exit(FAILED)
+    elif named and by == "replaced":
+        # A link of device code makes machine code, too.
+        call = [*others, *options_of(archs)]
+    elif named and compiles and (fault := fault_of(codes_in(named), archs, by)):
+        print(f"torchwheel: {fault}", file=sys.stderr)
+        sys.exit(FAILED)
     os.execvp(program[0], [*program, *call])  # noqa: S606 - no shell is meant
 
 

@@ -232,6 +232,9 @@ def images(
             f"matrix.yaml or in {VARIABLE}"
         )
     needed = _images(matrix, root, names)
+    faults: list[TorchwheelError] = []
+    check_images(engine, needed, progress, registry, faults)
+    raise_all(faults)
     built: dict[str, BuiltImage] = {}
     for image in needed:
         one = ensure_image(engine, image, cache, progress, registry)
@@ -256,6 +259,13 @@ def collect(faults: list[TorchwheelError]) -> Iterator[None]:
         faults.append(error)
 
 
+def raise_all(faults: Sequence[TorchwheelError]) -> None:
+    """Raise one error with a line for each fault, if there are any."""
+    if faults:
+        kind = UsageError if all(isinstance(one, UsageError) for one in faults) else TorchwheelError
+        raise kind(*dict.fromkeys(map(str, faults)))
+
+
 def check_images(
     engine: Engine,
     images: Sequence[Image],
@@ -263,14 +273,17 @@ def check_images(
     registry: Registry,
     faults: list[TorchwheelError],
 ) -> None:
-    """Collect what stands in the way of images that are to be built; pulls what they begin with.
+    """Collect what stands in the way of an engine and of images; pulls what they begin with.
 
     It takes seconds, where an image takes minutes.
     """
     # The content of a release without a day is part of the images' names.
+    images = [image for i, image in enumerate(images) if image not in images[:i]]
     bases = dict.fromkeys(base for image in images for base in _bases(image) if not base.snapshot)
     before = len(faults)
-    for base in bases:
+    with collect(faults):
+        engine.check_works()
+    for base in bases if len(faults) == before else ():
         with collect(faults):
             _ensure_base(engine, base, progress, registry)
     if len(faults) > before:

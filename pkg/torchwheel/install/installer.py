@@ -34,7 +34,7 @@ from torchwheel_runtime.console import Progress, Quiet, Terminal
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 from torchwheel_runtime.fetch import Fetcher, ca_bundle, check_address
 from torchwheel_runtime.files import private_folder, temporary_variables
-from torchwheel_runtime.pip import pip_reason
+from torchwheel_runtime.pip import ELSEWHERE, pip_reason
 from torchwheel_runtime.text import escape, hide_secrets
 
 Name = Literal["pip", "uv"]
@@ -197,14 +197,10 @@ def install_others(
     version = environment.versions.get(canonicalize_name(TORCH), torch.version if torch else None)
     lines = [f"torch=={version}\n"] if version else []
     constraints.write_text("".join(lines), encoding="utf-8")
-    environ = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
+    environ = {name: value for name, value in os.environ.items() if name not in ELSEWHERE}
     # Without --quiet, by which pip leaves out what a conflict is caused by.
     options = ["--constraint", str(constraints), *map(str, requirements)]
     _run(installer, options, environ)
-
-
-_ELSEWHERE = {f"PIP_{name}" for name in ("TARGET", "PREFIX", "ROOT", "USER", "DRY_RUN", "NO_DEPS")}
-"""Settings with which pip would not install into the environment, or not all."""
 
 
 def check_installed(downloads: Sequence[Download], python: Path | None) -> None:

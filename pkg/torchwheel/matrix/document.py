@@ -58,8 +58,7 @@ class Document:
 def read_document(text: str, where: str) -> Document:
     """Read YAML; MatrixError has one line for each finding."""
     try:
-        _refuse_odd_events(text, where)
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = _PlainLoader(text, where).get_single_node()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
@@ -83,23 +82,32 @@ def read_document(text: str, where: str) -> Document:
     return Document(data, reader.lines, reader.raw)
 
 
-def _refuse_odd_events(text: str, where: str) -> None:
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        line = event.start_mark.line + 1 if event.start_mark else 1
+class _PlainLoader(yaml.SafeLoader):
+    """Refuses what a matrix does not need: anchors, tags, and parts that are nested deep."""
+
+    def __init__(self, text: str, where: str) -> None:
+        super().__init__(text)
+        self._where = where
+        self._depth = 0
+
+    def get_event(self) -> yaml.Event:
+        """The next part of the file, before anything is made of it."""
+        event: yaml.Event = super().get_event()  # type: ignore[no-untyped-call]
         odd = None
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             odd = "anchors and aliases are not supported; write the value out"
         elif getattr(event, "tag", None):
             odd = "YAML tags are not supported; remove the tag"
         elif isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > _DEEPEST:
+            self._depth += 1
+            if self._depth > _DEEPEST:
                 odd = f"nested more than {_DEEPEST} deep"
         elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+            self._depth -= 1
         if odd:
-            raise MatrixError.of(where, [_at(line, (), odd)])
+            line = event.start_mark.line + 1 if event.start_mark else 1
+            raise MatrixError.of(self._where, [_at(line, (), odd)])
+        return event
 
 
 class _YamlReader:

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torchwheel.image.engine import Engine, find_engine
-from torchwheel.image.images import check_images, collect, images_of
+from torchwheel.image.images import check_images, collect, images_of, raise_all
 from torchwheel.image.recipes import Image, python_of
 from torchwheel.image.registry import registry_of
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.inputs import torch_of
 from torchwheel_runtime.console import Progress
-from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.toolkit.headers import torch_headers
 
 
@@ -40,9 +40,7 @@ def ready_engine(
     faults: list[TorchwheelError] = []
     engine: Engine | None = None
     with collect(faults):
-        found = find_engine()
-        found.check_works()
-        engine = found
+        engine = find_engine()
     for name in modules:
         if importlib.util.find_spec(name) is None:
             do = f"`pip install {name}` (Python 3.11 or later)"
@@ -50,15 +48,13 @@ def ready_engine(
     images: list[Image] = []
     for variant in variants:
         with collect(faults):
-            needed = images_of(matrix, variant, root)
-            images += [image for image in needed if image not in images]
+            images += images_of(matrix, variant, root)
     _look_up_torch(matrix, variants, cache, progress, faults)
     if engine and images:
         progress.step("checking what the images are made of")
         check_images(engine, images, progress, registry_of(matrix, root), faults)
-    if engine is None or faults:
-        kind = UsageError if all(isinstance(one, UsageError) for one in faults) else TorchwheelError
-        raise kind(*dict.fromkeys(map(str, faults)))
+    raise_all(faults)
+    assert engine  # noqa: S101 - else there is a fault
     return engine
 
 
@@ -72,7 +68,9 @@ def _look_up_torch(
     """Find the torch of each variant on the index: its file, or the headers in it."""
     seen = set()
     for variant in variants:
-        of = (variant.torch_release, variant.ordinary and python_of(matrix, variant))
+        # ROCm's torch is another one, and one of the stable ABI has headers for every Python.
+        own = (variant.library, python_of(matrix, variant)) if variant.ordinary else ()
+        of = (variant.torch_release, variant.platform, own)
         if of not in seen:
             seen.add(of)
             with collect(faults):

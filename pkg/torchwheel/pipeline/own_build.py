@@ -178,7 +178,8 @@ def _c_compiler() -> list[str]:
 
 def planned_variables(places: BuildPlaces, project: Path) -> dict[str, str]:
     """The variables by which no compiler compiles a file of a project that is only planned."""
-    return {"CC": str(places.cxx.with_name("cc")), gpu_compiler.PLANNED: str(project)}
+    compilers = {"CC": str(places.cxx.with_name("cc")), "CXX": str(places.cxx)}
+    return {**compilers, gpu_compiler.PLANNED: str(project)}
 
 
 def replace_ninja(

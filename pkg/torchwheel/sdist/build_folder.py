@@ -3,8 +3,9 @@
 import contextlib
 import hashlib
 import os
+import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.inspect.sdist import unpack
@@ -71,14 +72,19 @@ def forget_objects(folder: Path) -> None:
     _remove(folder / OBJECTS)
 
 
-def sources_digest(folder: Path) -> str:
-    """Hex SHA-256 over the names and contents of all files of a project but those of git."""
+_IDLE = re.compile(r"MAX_JOBS|SCCACHE_\w+|_|SHLVL|OLDPWD")
+"""Variables that change no object."""
+
+
+def inputs_of(project: Path, variables: Mapping[str, str | None], facts: Sequence[object]) -> str:
+    """All that decides the objects of a build: its files but those of git, variables, and facts."""
     digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder)
+    for path in sorted(project.rglob("*")):
+        name = path.relative_to(project)
         if ".git" not in name.parts and (path.is_symlink() or path.is_file()):
             digest.update(f"{name}\0{content_digest(path)}\n".encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()
+    decide = {name: variables[name] for name in sorted(variables) if not _IDLE.fullmatch(name)}
+    return repr((digest.hexdigest(), decide, facts))
 
 
 _LEVELS = 4
@@ -110,7 +116,8 @@ def link_siblings(source: Path, copy: Path) -> None:
     if source.is_file():
         return
     for original, place in zip(source.parents, copy.parents[: _LEVELS - 1], strict=False):
-        for sibling in original.iterdir():
-            link = place / sibling.name
-            if not os.path.lexists(link):
-                link.symlink_to(sibling)
+        with contextlib.suppress(PermissionError):
+            for sibling in original.iterdir():
+                link = place / sibling.name
+                if not os.path.lexists(link):
+                    link.symlink_to(sibling)

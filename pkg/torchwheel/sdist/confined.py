@@ -38,9 +38,9 @@ from torchwheel.sdist.build_folder import (
     OBJECTS,
     copy_source,
     hold_build_folder,
+    inputs_of,
     keep_objects,
     link_siblings,
-    sources_digest,
 )
 from torchwheel.sdist.build_setup import (
     PLATFORM,
@@ -144,11 +144,12 @@ class ConfinedBuild:
                 archs_by=request.archs_by,
             )
         archs, name = (arch_list(toolkit.archs), toolkit.name) if toolkit else ("", "")
-        archs_by = request.archs_by
+        archs_by, lines = request.archs_by, [own.says(name)]
         if toolkit and archs_by is None:
             archs_by = own.archs(toolkit.release)[1]
-            _say(progress, own.check_archs(toolkit.release, archs))
-        _say(progress, own.says(name))
+            lines.append(own.check_archs(toolkit.release, archs))
+        for line in filter(None, lines):
+            progress.say(line)
         self.variant = sdist_variant(self.torch, toolkit)
         if toolkit:
             with self.clock.step("toolkit"):
@@ -179,12 +180,11 @@ class ConfinedBuild:
             toolkit=toolkit,
             cuda_home=make_compilers(self._plan, self._places),
             host=self.host,
-            cxx=self._places.cxx if request.launcher or work == "plan" else self.host.path,
+            cxx=self._places.cxx if request.launcher else self.host.path,
             jobs=self.jobs,
         )
-        if work == "plan":
-            configured |= planned_variables(self._places, self.source)
-        self.environ = {**configured, **request.variables}
+        planned = planned_variables(self._places, self.source) if work == "plan" else {}
+        self.environ = {**configured, **request.variables, **planned}
         given = {name for name in configured if name != "FORCE_CUDA"} | {*request.variables}
         self._own = {n: text for n, text in own.variables(name).items() if n not in given}
         self.sandbox = _sandbox(request, self.environ, folder, progress)
@@ -268,8 +268,7 @@ class ConfinedBuild:
             return None
         shown = [self._cache, *map(Path, os.environ.get("PATH", os.defpath).split(os.pathsep))]
         project, variables = self.request.source.resolve(), {**self._own, **self.request.variables}
-        copies = self._folder / _COPIES
-        return HiddenThings(project, self.source, copies, shown, variables)
+        return HiddenThings(project, self.source, self._folder / _COPIES, shown, variables)
 
     def _records(self) -> list[StepRecord]:
         return ninja_program.read_records(self._steps)
@@ -326,8 +325,11 @@ class ConfinedBuild:
     def _inputs(self) -> str:
         """All that decides the objects of the build."""
         packages = sorted(path.name for path in self._env.site.glob("*.dist-info"))
-        facts = (self.torch.version, str(self.host), self._plan, self.environ, self._own)
-        return repr((sources_digest(self.source), facts, self.request.settings, packages))
+        # A compiler may read a variable that no command of ninja shows, such as NVCC_APPEND_FLAGS.
+        seen = self.sandbox.variables if self.sandbox else os.environ
+        variables = {name: os.environ.get(name) for name in seen} | self.environ | self._own
+        facts = (self.torch.version, self.host, self._plan, self.request.settings, packages)
+        return inputs_of(self.source, variables, facts)
 
     def _install(self, requirements: Collection[str]) -> None:
         """Install build requirements; torch stays at its release."""
@@ -413,8 +415,3 @@ def _sandbox(
     if request.sandbox != "off":
         progress.say(f"no sandbox: {request.name} runs with your rights: {found}")
     return None
-
-
-def _say(progress: Progress, line: str) -> None:
-    if line:
-        progress.say(line)

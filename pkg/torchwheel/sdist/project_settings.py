@@ -8,7 +8,6 @@ from pathlib import Path
 from torchwheel.compilers.gpu_compiler import codes_of, fault_of
 from torchwheel.inspect.build_script import BuildScript, hard_coded_archs
 from torchwheel.inspect.project_scripts import read_scripts
-from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.load import parse
 from torchwheel.matrix.sections import ArchsBy, Matrix
 from torchwheel.sdist.request import SdistRequest
@@ -71,7 +70,8 @@ class ProjectSettings:
         if self.matrix or named is None:
             return ""
         if by == "replaced":
-            return f"setup.py hard-codes the archs {named.text}: nvcc gets {wanted} in their place"
+            gets = "these" if wanted == named.text else f"{wanted} in their place"
+            return f"setup.py hard-codes the archs {named.text}: nvcc gets {gets}"
         if fault := fault_of(codes_of(named.text), wanted, by):
             raise UsageError(f"setup.py: {fault}, or have nvcc replace them: --archs-by replaced")
         return f"setup.py hard-codes the archs {named.text}: it is built for {wanted}"
@@ -105,12 +105,11 @@ def read_settings(project: Path) -> ProjectSettings:
 
 def _matrix(file: Path) -> Matrix | None:
     """The matrix of an ordinary project; another one, or another tool's file, says nothing here."""
-    if not file.is_file():
-        return None
-    text = read_text(file)
+    text = ""
     try:
+        text = read_text(file)
         matrix = parse(text, MATRIX)
-    except MatrixError:
+    except UsageError:
         if _OURS.search(text):
             raise
         return None

@@ -53,6 +53,11 @@ CALLS = {
         "-gencode=arch=compute_90,code=sm_90 -gencode=arch=compute_90,code=compute_90\n",
         "",
     ),
+    "and so are those of a link, which makes code, too": (
+        ("9.0", "replaced", "-shared", "a.o", "-o", "a.so", *HARD),
+        "nvcc -shared a.o -o a.so -gencode=arch=compute_90,code=sm_90\n",
+        "",
+    ),
     "a file may have fewer": (("5.3;8.0;9.0", "declared", *FILE, *HARD), "nvcc -c a.cu ", ""),
     "and no others": (
         ("8.0;9.0", "declared", *FILE, *HARD),

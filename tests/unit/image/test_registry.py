@@ -190,6 +190,7 @@ def test_a_push_pins_what_it_pushed_and_forgets_older_recipes(tmp_path, monkeypa
     monkeypatch.setattr(images_module, "cache_folder", lambda: tmp_path)
     built = BuiltImage("localhost/torchwheel/cuda-13.0-cp311:new", "new", origin="built")
     monkeypatch.setattr(images_module, "ensure_image", lambda *_: built)
+    monkeypatch.setattr(images_module, "check_images", lambda *_: None)
     monkeypatch.setattr(images_module, "push_image", lambda *_: DIGEST)
     monkeypatch.setattr(images_module, "digest_of_base", lambda _, name: OTHER)
     write_lock(registry, ImagesLock({"cuda-13.0-cp311:old": OTHER, "rocm:old": OTHER}, {}))

@@ -191,6 +191,17 @@ def test_requirements_and_files_follow_our_own_options(tmp_path, monkeypatch):
     assert all(map(Requirement, named))
 
 
+@pytest.mark.parametrize("name", ["TARGET", "PREFIX", "ROOT", "USER", "DRY_RUN", "NO_DEPS"])
+def test_no_setting_of_the_user_takes_requirements_out_of_a_builds_environment(monkeypatch, name):
+    monkeypatch.setenv(f"PIP_{name}", "1")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://host/simple")
+    with mock.patch("torchwheel_runtime.process.run") as run:
+        run.return_value.status = 0
+        pip.pip_install(Path("python"), ["numpy"], offline=False, doing="x")
+    variables = run.call_args.kwargs["env"]
+    assert (f"PIP_{name}" in variables, "PIP_INDEX_URL" in variables) == (False, True)
+
+
 def test_a_conflict_names_the_constraint_that_causes_it(tmp_path):
     for version in ("1.0", "2.0"):
         make_wheel(tmp_path, name="other", version=version, requires=())

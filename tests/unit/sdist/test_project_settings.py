@@ -1,6 +1,7 @@
 """What a build takes of the project's own files: its matrix.yaml, or archs of its setup.py."""
 
 import dataclasses
+import os
 
 import pytest
 
@@ -36,6 +37,9 @@ def read(tmp_path):
     """The settings of a project with these files."""
 
     def read(matrix: str = "", setup: str = SETUP, cmake: str = ""):
+        if matrix == "pipe":
+            os.mkfifo(tmp_path / "matrix.yaml")
+            matrix = ""
         for name, text in (
             ("matrix.yaml", matrix),
             ("setup.py", setup),
@@ -78,6 +82,7 @@ def test_the_call_comes_before_the_matrix(tmp_path, read):
     "text",
     [
         "",
+        "pipe",
         "python: [3.11, 3.12]\n",  # another tool's
         "- a\n",
         # One that builds by torchwheel's builder does not say how the own build is called.
@@ -136,6 +141,7 @@ def test_archs_that_a_project_hard_codes_are_known_before_it_compiles(
             "9.0",
             "setup.py hard-codes the archs 8.0: nvcc gets 9.0 in their place",
         ),
+        (FLAGS.format("80"), "8.0", "setup.py hard-codes the archs 8.0: nvcc gets these"),
         (
             FLAGS.format("90a"),
             "9.0a;10.0",

