@@ -63,6 +63,7 @@ def run(command: str, folder: Path, environment: dict[str, str], status: int = 0
     return done.stdout + done.stderr
 
 
+@pytest.mark.nightly
 def test_an_adopted_tree_shows_its_matrix_at_once(tmp_path, environment):
     foreign = write_foreign_project(tmp_path / "foreign")
     adopt, nox, matrix = commands("Adopt")

@@ -75,9 +75,8 @@ from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.shards import Shard
 
-_OWN_CACHE_SIZE = "5G"
+_OWN_CACHE_SIZE, _COPIES = "5G", "source"
 _WHOLE = Shard()
-_COPIES = "source"
 
 
 class ConfinedBuild:
