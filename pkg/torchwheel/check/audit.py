@@ -49,7 +49,8 @@ def _needed(abi: str, needs: LibraryNeeds) -> frozenset[str]:
 
 def may_borrow(name: str, claims: Claims) -> bool:
     """Whether a wheel of this ABI and toolkit may need `name` because its torch loads it."""
-    patterns = _row("borrowed", claims.needs) if claims.abi == "aten" else ()
+    rows = {"aten": ("borrowed",), "stable": ("borrowed", "borrowed_of_torch")}
+    patterns = (one for row in rows.get(claims.abi, ()) for one in _row(row, claims.needs))
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
