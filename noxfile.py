@@ -128,12 +128,12 @@ def faults(session: nox.Session) -> None:
     if first == "root":
         # root can be every user of the attack and mount small disks, so nothing may be skipped.
         call = (f"{session.bin}/python", "-m", "pytest", *SIDE_BY_SIDE, "-p", "no:cacheprovider")
-        limits = ("--seconds", "300", "--no-skips")
+        limits = ("-m", "", "--seconds", "300", "--no-skips")
         # sudo gives programs a PATH of its own.
         become = ("sudo", "env", f"PATH={session.bin}:{os.environ['PATH']}")
         session.run(*become, *call, "tests/faults", *limits, *others, external=True)
         return
-    options = ("--kills", first, *others) if first.isdigit() else session.posargs
+    options = ("-m", "", "--kills", first, *others) if first.isdigit() else session.posargs
     session.run("pytest", *SIDE_BY_SIDE, "tests/faults", *options)
 
 

@@ -13,12 +13,14 @@ from foreign_environments import check_all
 
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
+from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.pipeline.inputs import limits_of
 from torchwheel_runtime.files import sha256
 
 pytestmark = pytest.mark.containers
 PLUS = Path(__file__).parent / "plus"
+EXISTING = Path(__file__).parents[1] / "integration" / "existing"
 FOREIGN = Path(__file__).parent / "foreign"
 OPT_IN = "TORCHWHEEL_TEST_FOREIGN"
 VARIANT = "cu130-torch2.13-cp311"
@@ -105,6 +107,27 @@ def test_its_wheel_is_built_against_its_torch_stamped_tried_and_proven(plus, whe
     assert [package["file"] for package in smoke["imported"]] == ["plus/__init__.py"]
     again = wheels()
     assert (again.returncode, again.stderr.count("nothing to do")) == (0, 1)
+
+
+@pytest.mark.nightly
+def test_a_project_of_the_stable_abi_gets_one_wheel_for_every_torch_from_its_own_on(plus, environ):
+    project = Path(shutil.copytree(EXISTING, plus.parent / "existing"))
+    text = (plus / "matrix.yaml").read_text().replace("plus", "axpy")
+    stable = 'ordinary: {python: abi3, stable: "2.11"}'
+    text = text.replace("ordinary: {}", stable).replace("build: {tests: tests}\n", "")
+    (project / "matrix.yaml").write_text(text.replace(", without_gpu: [test_axpy.py]", ""))
+    # torch's BuildExtension gives both files of a name one object.
+    (project / "axpy" / "csrc" / "axpy.cu").rename(project / "axpy" / "csrc" / "kernel.cu")
+    setup = project / "setup.py"
+    setup.write_text(setup.read_text().replace("axpy.cu", "kernel.cu"))
+    done = torchwheel(project, environ, "wheels", "--container")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = (project / "dist").glob("*.whl")
+    assert wheel.name.startswith("axpy-0.3+cu130-cp310-abi3-manylinux")
+    claims = read_wheel(wheel).claims
+    assert (claims.variant, claims.torch_range) == ("cu130-stable-abi3", ">=2.11")
+    assert "libcudart.so.13" in claims.borrowed
+    assert all(result.ok for result in run_gates(wheel, Limits(1)))
 
 
 @pytest.mark.nightly

@@ -142,6 +142,7 @@ def test_what_is_planted_tells_who_runs_it(places):
     assert open_loadable(places.good).load().answer() != HOSTILE
 
 
+@pytest.mark.nightly
 def test_nothing_of_the_attackers_is_loaded_or_run(places, request, chance, keep, capsys):
     seconds = request.config.getoption("--seconds", None) or SHORT
     seed = chance.own_seed

@@ -57,6 +57,7 @@ def in_project(project: Path) -> list[str]:
     return ["--matrix", str(project / "matrix.yaml"), "--dist", str(project / "dist")]
 
 
+@pytest.mark.nightly
 def test_assemble(killed, projects, tmp_path, torchwheel_run):
     for project in projects:
         torchwheel_run("wheels", "pure", *in_project(project))

@@ -253,6 +253,7 @@ ODD = {
     "MAX_JOBS": ("-1", "\N{SUPERSCRIPT TWO}", "1" * 5000),
     "COLUMNS": ("-1", "\N{SUPERSCRIPT TWO}", "1" * 5000),
 }
+USABLE = ("~/x", "a\nb")
 ODD_CALLS = (
     *("cache list", "matrix", "wheels pure --dist other", "kernels cu130 --out other"),
     "install demo --dry-run --index file:///tmp/none",
@@ -265,6 +266,8 @@ def test_a_variable_with_an_odd_value_is_one_line(run, variable):
         (call, value[:20]): problem
         for call in ODD_CALLS
         for value in ODD[variable]
+        # In a cache that can be used, it would make an environment to try the wheel in.
+        if not (variable == "TORCHWHEEL_CACHE" and call.startswith("wheels") and value in USABLE)
         if (problem := problem_of(*run(*call.split(), **{variable: value})))
     }
     assert not problems

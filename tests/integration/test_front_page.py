@@ -189,6 +189,7 @@ def choose(**values: str) -> str:
     return f"const form = document.querySelector('form'); {' '.join(steps)}"
 
 
+@pytest.mark.nightly
 def test_the_selector_gives_the_universal_wheel_first(browse, installers: Installers) -> None:
     script = choose(toolkit="CUDA 12.4", torch="2.6", python="3.12", installer="uv")
     index = f"uv pip install --index {installers.address}/index/cu124/torch2.6/"

@@ -181,27 +181,31 @@ def test_an_operator_that_is_switched_off_is_not_built(environ):
     assert "building" not in said
 
 
-def test_the_command_line_builds_all_of_it_beforehand(filled):
-    """torch here is for CPUs, so nothing waits; one that says it has GPUs finds what a call built.
+def run(environ, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, env=environ, cwd="/", check=False, capture_output=True, text=True
+    )
 
-    That every family can be built by itself is test_jit_families.py's.
-    """
+
+def test_the_command_line_builds_nothing_for_a_torch_for_cpus(filled):
     jit = [sys.executable, "-m", "torchwheel.cli", "jit"]
-
-    def run(*command: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, env=filled, cwd="/", check=False, capture_output=True, text=True
-        )
-
-    done = run(*jit, "fusedops")
+    done = run(filled, *jit, "fusedops")
     assert done.returncode == 1
     families = [line.split()[0] for line in done.stdout.splitlines()]
     assert families == [operator.name for operator in EXTENSION.operators]
     assert done.stdout.count("prebuilt: none in this installation") == len(families)
     for package, says in (("json", "is no extension"), ("nonesuch", "cannot be imported")):
-        done = run(*jit, package)
+        done = run(filled, *jit, package)
         assert done.returncode == 2
         assert says in done.stderr
+
+
+@pytest.mark.nightly
+def test_the_command_line_builds_all_of_it_beforehand(filled):
+    """For a torch that says it has GPUs; it finds what a call built.
+
+    That every family can be built by itself is test_jit_families.py's.
+    """
     script = (
         with_extension("operators=(old.operator('vector_add'), old.operator('layout'))")
         + "import torch; torch.version.cuda = '13.0'\n"
@@ -209,7 +213,7 @@ def test_the_command_line_builds_all_of_it_beforehand(filled):
         "raise SystemExit(main(['jit', 'fusedops']))"
     )
     call(filled)
-    done = run(sys.executable, "-c", script)
+    done = run(filled, sys.executable, "-c", script)
     assert done.returncode == 0, done.stderr
     assert [line.split() for line in done.stdout.splitlines()] == [
         ["vector_add", "jit", "cache:", "vector_add.so"],

@@ -24,18 +24,24 @@ def by_operator(cases: Sequence[Case] = CASES) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("case", marked)
 
 
-def _of_night(case: Case, cases: Sequence[Case]) -> tuple[pytest.MarkDecorator, ...]:
+def _of_night(
+    case: Case, cases: Sequence[Case], dtype: torch.dtype | None = None
+) -> tuple[pytest.MarkDecorator, ...]:
     first = next(one for one in cases if one.op == case.op)
-    return () if case is first else (pytest.mark.nightly,)
+    each_push = case is first and dtype in (None, case.dtypes[0], torch.bfloat16)
+    return () if each_push else (pytest.mark.nightly,)
 
 
 def by_case_and_dtype(*, slow: bool = False) -> pytest.MarkDecorator:
-    """Parametrizes over the dtypes of each case; a slow test as `by_operator` does."""
+    """Parametrizes over the dtypes of each case.
+
+    A push tries the first case of each operator in two of them if the test is slow.
+    """
     marked = [
         pytest.param(
             case,
             dtype,
-            marks=_of_night(case, CASES) if slow else (),
+            marks=_of_night(case, CASES, dtype) if slow else (),
             id=f"{str(dtype).split('.')[1]}-{case.name}",
         )
         for dtype in DTYPES

@@ -449,7 +449,11 @@ def test_typed_entry_points(anywhere):
             assert torch.equal(actual, call(other, part))
 
 
-@by_dtype
+@pytest.mark.parametrize(
+    "dtype",
+    [DTYPES[0], *(pytest.param(dtype, marks=pytest.mark.nightly) for dtype in DTYPES[1:])],
+    ids=str,
+)
 @pytest.mark.parametrize("gradients", [False, True])
 def test_compiles_in_one_graph(dtype, gradients, anywhere):
     """Also where gradients are recorded, but none is asked for."""

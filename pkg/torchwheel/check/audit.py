@@ -8,9 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from auditwheel.error import NonPlatformWheelError
-from auditwheel.wheel_abi import analyze_wheel_abi, get_wheel_elfdata
-
 from torchwheel.data import read
 from torchwheel_runtime.claims import Claims, LibraryNeeds, Part
 from torchwheel_runtime.inspect.elf import Library
@@ -52,7 +49,8 @@ def _needed(abi: str, needs: LibraryNeeds) -> frozenset[str]:
 
 def may_borrow(name: str, claims: Claims) -> bool:
     """Whether a wheel of this ABI and toolkit may need `name` because its torch loads it."""
-    patterns = _row("borrowed", claims.needs) if claims.abi == "aten" else ()
+    rows = {"aten": ("borrowed",), "stable": ("borrowed", "borrowed_of_torch")}
+    patterns = (one for row in rows.get(claims.abi, ()) for one in _row(row, claims.needs))
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
@@ -99,7 +97,14 @@ class Audit:
 
 
 def audit(wheel: Path, exclude: frozenset[str], libraries: tuple[Library, ...]) -> Audit:
-    """Ask auditwheel; torch provides the libraries in `exclude`, so the system need not."""
+    """Ask auditwheel; torch provides the libraries in `exclude`, so the system need not.
+
+    Raises:
+        ModuleNotFoundError: torchwheel[pipeline] is not installed; `inspect` does without.
+    """
+    from auditwheel.error import NonPlatformWheelError  # noqa: PLC0415
+    from auditwheel.wheel_abi import analyze_wheel_abi, get_wheel_elfdata  # noqa: PLC0415
+
     if not libraries:
         return Audit(None)
     # auditwheel caches its answer by path, and a rebuilt wheel has the same path.

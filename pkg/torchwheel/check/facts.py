@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import fnmatch
 import functools
+import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -105,6 +106,7 @@ def fact(read: Callable[[], T], broke: str = "") -> Fact[T]:
 
 def read_facts(path: Path, program: Path | None = None) -> WheelFacts:
     """Read a wheel's facts; `program` is the cuobjdump to ask, looked for if none is given."""
+    importlib.import_module("auditwheel")  # where it is missing, no wheel is at fault
     with contextlib.ExitStack() as stack:
         opened = fact(lambda: stack.enter_context(open_wheel(path)))
         if opened.value:

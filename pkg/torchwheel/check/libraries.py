@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
 
 from torchwheel.check import torch_symbols as tables
@@ -130,13 +130,15 @@ def torch_symbols(facts: WheelFacts, limits: Limits) -> str:
     if claims.parts:
         return _symbols_of_parts(claims, libraries)
     unversioned = {s for lib in libraries for s in lib.undefined if s.version is None}
-    if claims.abi == "stable":
+    tags = {(tag.interpreter, tag.abi) for tag in facts.wheel.read().tags}
+    for_any_torch = not claims.borrowed and {abi for _, abi in tags} == {"none"}
+    if claims.abi == "stable" and for_any_torch:
         _refuse(_stable_faults(claims.torch_release, unversioned))
     else:
         judged = {s for lib in libraries for s in _judged_symbols(lib, limits)}
-        tags = {(tag.interpreter, tag.abi) for tag in facts.wheel.read().tags}
         names = {symbol.name for symbol in unversioned}
-        _refuse(itertools.chain(_aten_faults(judged), python_faults(tags, names)))
+        stable = _shim_faults(claims.torch_release, judged) if claims.abi == "stable" else ()
+        _refuse(itertools.chain(stable, _aten_faults(judged), python_faults(tags, names)))
     used = sum(symbol.name.startswith(SHIMS) for symbol in unversioned)
     since = claims.torch_range if claims.abi == "aten" else claims.torch_release
     return f"{used} C symbols of torch, all in {since}"
@@ -215,6 +217,40 @@ def _stable_faults(release: str, symbols: set[UndefinedSymbol]) -> Iterator[str]
             yield _unknown_symbol(symbol, release)
         elif not symbol.weak:
             yield f"{symbol.name} is only in {home}: declare it weak, a CPU-only torch lacks it"
+
+
+def _shim_faults(release: str, symbols: set[UndefinedSymbol]) -> Iterator[str]:
+    """What of torch a library needs beside the C symbols that it has had since a release.
+
+    The library is linked with a torch for its GPUs, so it does not matter which one of torch's
+    libraries has a symbol.
+    """
+    table = tables.export_table()
+    later = {one for one in table.releases if version_numbers(one) >= version_numbers(release)}
+    for symbol in symbols:
+        if is_cxx(symbol.name) or symbol.name.startswith(TORCH_PYTHON):
+            yield f"{symbol.name} is no C symbol of torch; its stable ABI has no other"
+        elif symbol.name.startswith(SHIMS) and not later <= table.releases_with(symbol.name):
+            yield f"{symbol.name} is not in every torch from {release} on"
+
+
+def stable_since(libraries: Iterable[Library]) -> str | None:
+    """The oldest torch from which on each has all that libraries need; None if they need C++ of it.
+
+    Such libraries keep to the stable ABI: one wheel can serve all these torches.
+    """
+    symbols = (symbol for library in libraries for symbol in library.undefined)
+    names = {symbol.name for symbol in symbols if symbol.version is None}
+    used = [name for name in names if name.startswith(SHIMS)]
+    if not used or any(is_cxx(name) or name.startswith(TORCH_PYTHON) for name in names):
+        return None
+    table = tables.export_table()
+    since = None
+    for release in reversed(table.releases):
+        if not all(release in table.releases_with(name) for name in used):
+            break
+        since = release
+    return since
 
 
 def _unknown_symbol(symbol: UndefinedSymbol, release: str) -> str:

@@ -44,15 +44,16 @@ _PAIRS = re.compile(r"(?P<python>cp3\d+)-(?P=python)|cp3\d+-abi3|py3-none")
 
 
 def _require_interpreter(wheel: Wheel, claims: Claims) -> None:
-    """A stable or pure wheel serves every Python 3; an aten wheel one CPython, or more.
+    """A stable or pure wheel serves every Python 3; one of a project's own build one, or more.
 
-    Gate `torch-symbols` proves by its symbols that it does.
+    Such a wheel is aten, or stable and borrows what its torch loads. Gate `torch-symbols` proves
+    by its symbols that it does.
     """
     pairs = sorted({"-".join((tag.interpreter, tag.abi)) for tag in wheel.tags})
-    aten = claims.abi == "aten"
-    right = len(pairs) == 1 and _PAIRS.fullmatch(pairs[0]) if aten else pairs == ["py3-none"]
+    own = claims.abi == "aten" or (claims.abi == "stable" and claims.borrowed)
+    right = len(pairs) == 1 and _PAIRS.fullmatch(pairs[0]) if own else pairs == ["py3-none"]
     if not right:
-        expected = "one cp3x-cp3x, cp3x-abi3 or py3-none" if aten else "py3-none"
+        expected = "one cp3x-cp3x, cp3x-abi3 or py3-none" if own else "py3-none"
         raise GateError(
             f"file name of an {claims.abi} wheel: {expected} expected, got {', '.join(pairs)}"
         )

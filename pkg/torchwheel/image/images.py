@@ -35,7 +35,7 @@ from torchwheel.image.registry import (
 )
 from torchwheel.matrix.load import load
 from torchwheel.matrix.sections import Matrix
-from torchwheel.matrix.variants import Variant, select
+from torchwheel.matrix.variants import select
 from torchwheel_runtime import process
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError, UsageError
@@ -360,13 +360,8 @@ def base_images(matrix_file: Path, names: Sequence[str], progress: Progress) -> 
 def _images(matrix: Matrix, root: Path, names: Sequence[str]) -> list[Image]:
     variants = select(matrix, tuple(names) or ("release",))
     native = [build for variant in variants for build in variant.builds]
-    return [image for variant in native for image in images_of(matrix, variant, root)]
-
-
-def images_of(matrix: Matrix, variant: Variant, root: Path) -> list[Image]:
-    """The image of a native variant, and the one that tries its wheel by emulation."""
-    emulated = emulated_image(matrix, variant, root)
-    return [image_of(matrix, variant, root), *([emulated] if emulated else [])]
+    emulated = [emulated_image(matrix, variant, root) for variant in native]
+    return [image_of(matrix, v, root) for v in native] + [image for image in emulated if image]
 
 
 def _bases(image: Image) -> Iterator[BaseImage]:

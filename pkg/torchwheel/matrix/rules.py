@@ -229,6 +229,23 @@ def toolkits_possible(matrix: Matrix) -> Iterator[Fault]:
         yield from _archs(path, toolkit, known[toolkit.version])
 
 
+def archs_read_by_torch(matrix: Matrix) -> Iterator[Fault]:
+    """Where torch's BuildExtension reads the archs, each torch that is built for takes them."""
+    if matrix.abis.ordinary is None or matrix.own_build.archs_by != "environment":
+        return
+    for name, toolkit in matrix.toolkits.items():
+        known = [one for one in aten_releases(matrix, name) if one in torch_releases()]
+        for i, arch in enumerate(toolkit.archs):
+            refusing = [one for one in known if not torch_releases()[one].takes(arch)]
+            if refusing:
+                yield (
+                    ("toolkits", name, "archs", i),
+                    f'"{arch}" is refused by the BuildExtension of torch {join_names(refusing)}; '
+                    "take it out, or, where the project's own flags or CMake name the archs, write "
+                    "build.archs_by: declared",
+                )
+
+
 def _packages(path: KeyPath, toolkit: ToolkitSection, matrix: Matrix) -> Iterator[Fault]:
     """Exactly the sources that are container images have packages."""
     contained = toolkit.source in ("distribution", "vendor")
@@ -268,6 +285,19 @@ def torches_known(matrix: Matrix) -> Iterator[Fault]:
         floor = getattr(matrix.abis, abi)
         if floor and floor.torch not in torch_releases():
             yield ("abis", abi, "torch"), _unknown_torch(floor.torch)
+    oldest = matrix.abis.ordinary.stable if matrix.abis.ordinary else None
+    if oldest is None:
+        return
+    if oldest not in torch_releases():
+        yield ("abis", "ordinary", "stable"), _unknown_torch(oldest)
+        return
+    for minor in matrix.torch:
+        if version_numbers(minor) < version_numbers(oldest):
+            yield (
+                ("torch", minor),
+                f"is older than {oldest}, whose stable ABI the project keeps to (abis.ordinary); "
+                "take it out",
+            )
 
 
 def pairs_possible(matrix: Matrix) -> Iterator[Fault]:
@@ -366,6 +396,7 @@ RULES: tuple[MatrixRule, ...] = (
     smoke_declared,
     abis_declared,
     toolkits_possible,
+    archs_read_by_torch,
     torches_known,
     pairs_possible,
     universal_possible,

@@ -227,6 +227,13 @@ class OrdinaryAbi(Section):
             "limited API serves all; any: one wheel without Python's symbols does."
         ),
     ] = "each"
+    stable: Annotated[
+        Release | None,
+        Field(
+            description="The oldest torch whose stable ABI the project keeps to: one wheel, built "
+            "with the oldest torch that lists the toolkit, serves every torch from it on."
+        ),
+    ] = None
 
 
 class Universal(Section):

@@ -40,7 +40,10 @@ class Variant:
     parts: "tuple[Variant, ...]" = ()
     """The variants that a universal wheel is made of."""
     ordinary: bool = False
-    """Whether the project's own build makes it, against the torch of its release."""
+    """Whether the project's own build makes it, against the torch `built_with`."""
+    built_with: str = ""
+    """The torch minor that an ordinary project is built with: its release, or a later one where
+    it keeps to the stable ABI. Empty for others."""
 
     @property
     def native(self) -> bool:
@@ -120,18 +123,30 @@ def _native(matrix: Matrix) -> Iterator[Variant]:
     for name in matrix.toolkits:
         toolkit = matrix.toolkit(name)
         for abi in toolkit.abis:
+            floor = _floor(matrix, abi)
             for release, tag in _targets(matrix, name, abi):
                 own = f"{name}-stable" if abi == "stable" else f"{name}-torch{release}-{tag}"
+                if abi == "ordinary" and floor:
+                    own = f"{name}-stable-{tag}"
                 for platform in matrix.platforms:
                     yield Variant(
                         id=f"{own}{_suffix(matrix, platform)}",
-                        abi="stable" if abi == "stable" else "aten",
+                        abi="stable" if floor else "aten",
                         toolkit=toolkit,
-                        torch_release=release,
+                        torch_release=floor or release,
                         python_tag=tag,
                         platform=platform,
                         ordinary=abi == "ordinary",
+                        built_with=release if abi == "ordinary" else "",
                     )
+
+
+def _floor(matrix: Matrix, abi: ToolkitAbi) -> str | None:
+    """The oldest torch of a flavour's wheels, where one serves all torches from it on."""
+    if abi == "stable":
+        return matrix.abis.stable.torch if matrix.abis.stable else None
+    ordinary = matrix.abis.ordinary
+    return ordinary.stable if ordinary and abi == "ordinary" else None
 
 
 def _targets(matrix: Matrix, toolkit: str, abi: ToolkitAbi) -> Iterator[tuple[str, str]]:
@@ -143,7 +158,8 @@ def _targets(matrix: Matrix, toolkit: str, abi: ToolkitAbi) -> Iterator[tuple[st
     if getattr(matrix.abis, abi) is None:
         return
     serves = matrix.abis.ordinary.python if matrix.abis.ordinary else "each"
-    for minor in aten_releases(matrix, toolkit):
+    releases = aten_releases(matrix, toolkit)
+    for minor in releases[:1] if _floor(matrix, abi) else releases:
         if serves == "each":
             yield from ((minor, python_tag(python)) for python in matrix.torch[minor].pythons)
         else:

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torchwheel.image.engine import Engine, find_engine
-from torchwheel.image.images import check_images, collect, images_of, raise_all
-from torchwheel.image.recipes import Image, python_of
+from torchwheel.image.images import check_images, collect, raise_all
+from torchwheel.image.recipes import Image, image_of, python_of
 from torchwheel.image.registry import registry_of
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import Variant
+from torchwheel.pipeline.in_container import emulation
 from torchwheel.pipeline.inputs import torch_of
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError
@@ -48,7 +49,8 @@ def ready_engine(
     images: list[Image] = []
     for variant in variants:
         with collect(faults):
-            images += images_of(matrix, variant, root)
+            tried_in = emulation(matrix, variant, root)
+            images += [image_of(matrix, variant, root), *([tried_in] if tried_in else [])]
     _look_up_torch(matrix, variants, cache, progress, faults)
     if engine and images:
         progress.step("checking what the images are made of")

@@ -11,6 +11,7 @@ from torchwheel.compilers.compiler_cache import ENDLESS
 from torchwheel.image.engine import Engine, Volume, find_engine
 from torchwheel.image.images import BuiltImage, describe_image
 from torchwheel.image.recipes import image_of, is_cross, python_of
+from torchwheel.inspect.project_scripts import why_empty
 from torchwheel.matrix.load import load
 from torchwheel.matrix.sections import Matrix, Toolkit
 from torchwheel.matrix.variants import Variant, select
@@ -198,7 +199,8 @@ def _own_build_environment(run: Run, toolkit: Toolkit, forwarded: Sequence[str])
 
 def requirements_to_try(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
     """The requirements of the packages that a variant's wheel is tried with, torch first."""
-    of_torch = f"=={matrix.smoke.torch}" if variant.abi == "stable" else variant.torch_range
+    stable = f"=={variant.built_with}.*" if variant.ordinary else f"=={matrix.smoke.torch}"
+    of_torch = stable if variant.abi == "stable" else variant.torch_range
     return (f"torch{of_torch}", *matrix.smoke.requires)
 
 
@@ -250,6 +252,7 @@ def plan_of(run: Run, variant: Variant, shard: Shard | None = None) -> OwnBuildP
         python=ordinary.python if ordinary else "each",
         work="shard" if shard else linked,
         shard=str(shard or Shard()),
+        why_empty=why_empty(run.source),
     )
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from torchwheel import programs
 from torchwheel.image.engine import LABEL, Engine, volume_options
 from torchwheel.image.images import BuiltImage, ensure_image, platform_option
-from torchwheel.image.recipes import emulated_image
+from torchwheel.image.recipes import Image, emulated_image
 from torchwheel.image.registry import registry_of
+from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.pipeline import cibuildwheel as cibw
 from torchwheel.pipeline import inside, own_build
@@ -307,11 +308,17 @@ exec python3 "$@"
 """
 
 
+def emulation(matrix: Matrix, variant: Variant, root: Path) -> Image | None:
+    """The image that tries a wheel of another machine; None without tests or an emulator here."""
+    if matrix.smoke.tests is None or not (_HANDLERS / _HANDLER[variant.platform]).exists():
+        return None
+    return emulated_image(matrix, variant, root)
+
+
 def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> SmokeRecord | None:
     """Run the smoke tests by emulation; returns their record, None without an emulator."""
-    image = emulated_image(run.matrix, variant, run.root)
-    tests = run.matrix.smoke.tests
-    if image is None or tests is None or not (_HANDLERS / _HANDLER[variant.platform]).exists():
+    image, tests = emulation(run.matrix, variant, run.root), run.matrix.smoke.tests
+    if image is None or tests is None:
         return None
     registry = registry_of(run.matrix, run.root)
     built = ensure_image(engine, image, run.cache, run.progress, registry)

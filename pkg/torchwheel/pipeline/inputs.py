@@ -325,7 +325,7 @@ def torch_of(matrix: Matrix, variant: Variant, cache: Path, progress: Progress) 
     rocm = (
         variant.toolkit.version if variant.toolkit and variant.toolkit.backend == "rocm" else None
     )
-    return torch_file(variant.torch_release, python, variant.platform, cache, progress, rocm=rocm)
+    return torch_file(variant.built_with, python, variant.platform, cache, progress, rocm=rocm)
 
 
 def own_inputs(run: Run, variant: Variant) -> str:

@@ -20,7 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from torchwheel.check.audit import may_borrow
-from torchwheel.compilers import gpu_compiler, ninja_program
+from torchwheel.compilers import gpu_compiler, ninja_program, pretended_gpu
 from torchwheel.compilers.compiler_cache import wait_for_writes
 from torchwheel.inspect.wheel import open_wheel
 from torchwheel.pipeline.inside import CACHE_USE, DIVIDED, PLAN
@@ -38,7 +38,7 @@ from torchwheel_runtime.builder.variables import SYSROOT, sysroot_flags
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, program_error
 from torchwheel_runtime.files import write_text
-from torchwheel_runtime.inspect.elf import read_library
+from torchwheel_runtime.inspect.elf import Library, read_library
 from torchwheel_runtime.json_files import last_line, parse_json, read_json
 from torchwheel_runtime.pip import checked_requirements
 from torchwheel_runtime.shards import parse_shard
@@ -88,6 +88,7 @@ class OwnBuildPlan:
         work: "plan" to list its steps, "shard" to compile a part of them, "link" to link what
             other jobs compiled; empty for a build as a whole.
         shard: the part, e.g. "2/3".
+        why_empty: why the build may have compiled no kernel, as its scripts tell.
     """
 
     torch: str
@@ -102,6 +103,7 @@ class OwnBuildPlan:
     python: str
     work: Work = ""
     shard: str = "1/1"
+    why_empty: str = ""
 
 
 def dump_plan(plan: OwnBuildPlan) -> str:
@@ -135,6 +137,7 @@ def prepare(variant: Path, project: Path) -> None:
         replace_ninja(plan, PLACES, Path(real), variant / DIVIDED, keep=True)
     facts = _python(["-c", probe_source(), "--torch"], "importing torch")
     write_text(variant / TORCH_FACTS, last_line(facts) + "\n")
+    pretended_gpu.install(PLACES.environment)
 
 
 def make_compilers(
@@ -282,12 +285,10 @@ def claims_of_built(wheel: Path, claims: Claims, variant: Path) -> Claims:
     """The claims of a built wheel: it borrows the libraries that its torch has loaded."""
     facts = read_json(variant / TORCH_FACTS, EnvironmentTorch)
     plan = read_json(variant / PLAN, OwnBuildPlan)
+    nothing = f": {plan.why_empty}; set in build.environment what turns kernels on"
+    borrowing = borrowing_claims(wheel, claims, facts.loaded, nothing)
     require_pythons(wheel.name, plan.python)
-    nothing = (
-        ": setup.py found nothing to compile; name the variable that forces a build in "
-        "build.environment"
-    )
-    return borrowing_claims(wheel, claims, facts.loaded, nothing)
+    return borrowing
 
 
 def borrowing_claims(wheel: Path, claims: Claims, loaded: Iterable[str], nothing: str) -> Claims:
@@ -296,14 +297,19 @@ def borrowing_claims(wheel: Path, claims: Claims, loaded: Iterable[str], nothing
     It borrows those of the libraries `loaded` by its torch that it needs. `nothing` says why a
     wheel without a library is an error.
     """
-    with open_wheel(wheel) as opened, opened.extract() as files:
-        libraries = [read_library(path, member) for member, path in files.items()]
+    libraries = libraries_of(wheel)
     if not libraries:
         raise TorchwheelError(f"{wheel.name}: no library in it{nothing}")
     needed = {name for library in libraries for name in library.needed}
     borrowed = tuple(sorted(name for name in needed & {*loaded} if may_borrow(name, claims)))
     local = parse_wheel_filename(wheel.name)[1].local
     return dataclasses.replace(claims, project_local=local, borrowed=borrowed)
+
+
+def libraries_of(wheel: Path) -> Sequence[Library]:
+    """The libraries in a wheel."""
+    with open_wheel(wheel) as opened, opened.extract() as files:
+        return [read_library(path, member) for member, path in files.items()]
 
 
 _TAGS = {"each": r"cp3\d+-cp3\d+", "abi3": r"cp3\d+-abi3", "any": r"py3-none"}

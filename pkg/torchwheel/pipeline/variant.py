@@ -8,9 +8,10 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from torchwheel.check.facts import Limits
-from torchwheel.check.gates import all_passed, faults, run_gates
+from torchwheel.check.facts import Limits, read_facts
+from torchwheel.check.gates import all_passed, faults, judge
 from torchwheel.findings import CheckResult
+from torchwheel.inspect.project_scripts import why_empty
 from torchwheel.matrix.kernel_builds import KernelBuild, kernel_builds
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import build_records
@@ -67,7 +68,7 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
         with clock.step("gates"), keep_rejected(built.wheel, run.dist):
             glibc = newest_glibc(run, variant)
             limits = limits_of(run.matrix, run.root, variant.abi, glibc)
-            gates = check_gates(built.wheel, limits)
+            gates = check_gates(built.wheel, limits, run.source if variant.ordinary else None)
         # A wheel that a gate rejects is not tried: its tests could fail for the same fault.
         smoke = executor.smoke(built, clock)
         if run.twice and variant.native:
@@ -158,11 +159,20 @@ def elsewhere(run: Run, variant: Variant) -> Iterator[Run]:
             shutil.rmtree(again.variant_folder(variant).parent, ignore_errors=True)
 
 
-def check_gates(wheel: Path, limits: Limits) -> tuple[CheckResult, ...]:
-    """The results of all gates; an error if one does not hold."""
-    results = run_gates(wheel, limits)
+def check_gates(
+    wheel: Path, limits: Limits, project: Path | None = None
+) -> tuple[CheckResult, ...]:
+    """The results of all gates; an error if one does not hold.
+
+    `project` has the build scripts that tell why an ordinary project's wheel may have no kernels.
+    """
+    facts = read_facts(wheel)
+    results = judge(facts, limits)
     if not all_passed(results):
-        raise TorchwheelError(faults(results))
+        empty = facts.gpu_code.value is not None and not any(facts.gpu_code.value.values())
+        expected = any(result.name == "archs" and not result.ok for result in results)
+        cause = f"{why_empty(project)}; " if project and empty and expected else ""
+        raise TorchwheelError(f"{cause}{faults(results)}")
     return results
 
 

@@ -55,9 +55,12 @@ def name_and_tags(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
         yield f"a wheel of {wheel.name}; expected one of {project}"
     machine = variant.platform.removeprefix("linux_")
     for tag in sorted(map(str, wheel.tags)):
-        python, _, platform = tag.split("-")
-        if python != variant.python_tag or not platform.endswith(machine):
-            yield f"tag {tag}; expected {variant.python_tag}-…-…{machine}"
+        python, abi, platform = tag.split("-")
+        # The tag of an abi3 wheel names the oldest Python that it serves.
+        served = abi if variant.python_tag == "abi3" else python
+        if served != variant.python_tag or not platform.endswith(machine):
+            expected = "cp3x-abi3" if served is abi else f"{variant.python_tag}-…"
+            yield f"tag {tag}; expected {expected}-…{machine}"
 
 
 def claims_match(_: ReleaseSources, case: ReleaseCase) -> Iterator[str]:

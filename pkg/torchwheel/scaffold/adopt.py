@@ -11,11 +11,11 @@ from typing import Literal
 from packaging.version import Version
 
 from torchwheel.evidence.policy import CALLER
+from torchwheel.inspect.build_script import BuildScript, hard_coded_archs
 from torchwheel.matrix.document import MatrixError
 from torchwheel.matrix.load import parse
 from torchwheel.matrix.variants import python_tag
 from torchwheel.pipeline import git
-from torchwheel.scaffold.build_script import hard_coded_archs
 from torchwheel.scaffold.foreign import ForeignProject
 from torchwheel.scaffold.templates import CARRIED, carried_files, render_templates
 from torchwheel.text_files import read_text
@@ -230,10 +230,10 @@ def report(
 ) -> str:
     """What was read of a project, what a person must look up, and what was done to each file."""
     declared, script = project.declared, project.script
-    decides = "the project sets them" if script.own_archs else "TORCH_CUDA_ARCH_LIST decides"
-    archs = " ".join(str(one) for one in script.archs) or f"none; {decides}"
-    forced = [f"{one.name}={one.on} ({one.place})" for one in script.variables if one.forces]
-    others = [str(one) for one in script.variables if not one.forces]
+    archs = " ".join(str(one) for one in script.archs) or f"none; {_who_decides(script)}"
+    set_here = [f"{one.name}={one.on} ({one.place})" for one in script.variables if one.is_set]
+    others = [str(one) for one in script.variables if not one.is_set]
+    asked = [f"{one}: {one.answer or 'nobody answers'}" for one in script.questions]
     rows = (
         ("project", f"{declared.name}, built by {declared.backend}"),
         (
@@ -242,10 +242,11 @@ def report(
             or "none spelled out",
         ),
         ("archs", f"hard-coded: {archs}"),
-        ("build variables", join_names(forced) or "none"),
+        ("variables set", join_names(set_here) or "none is known to turn kernels on"),
         ("other variables", join_names(others) or "none"),
-        ("GPU questions", join_names(map(str, script.questions)) or "none"),
+        ("GPU questions", join_names(asked) or "none"),
         ("wheel", str(declared.tag)),
+        ("torch", _served(project)),
         ("packages", " ".join(project.imports) or "none found: fill in build.imports"),
         ("tests", project.tests or "none found: the wheel is tried by its imports"),
         ("requirements", " ".join(project.build_requires) or "as declared"),
@@ -254,7 +255,7 @@ def report(
     lines = [f"{name:<16} {escape(value)}" for name, value in rows]
     if not project.cuda:
         lines.append(f"{'CUDA':<16} no CUDA source was found; is this an extension for GPUs?")
-    if project.cmake:
+    if script.cmake:
         lines.append(
             f"{'CMake':<16} compiles it, for the archs of CUDAARCHS and TORCH_CUDA_ARCH_LIST; "
             "build.shards cannot divide that"
@@ -272,7 +273,7 @@ def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
         wheel: the name of the run-time half's wheel, if it carries one.
     """
     archs, archs_by = hard_coded_archs(project.script, ToolkitRelease("cuda", CUDA))
-    declared, variables = project.declared, project.script.variables
+    declared, script = project.declared, project.script
     python = declared.tag.python
     minors = _torch_minors(project)
     values = {
@@ -280,16 +281,26 @@ def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
         "project": declared.name,
         "source": _yaml(source),
         "carried": f"{CARRIED}/{wheel}" if wheel else "",
-        "python": f"python: {python}" if python != "each" else "",
+        "ordinary": ", ".join(
+            [
+                *([f"python: {python}"] if python != "each" else []),
+                *([f'stable: "{script.stable.name}"'] if script.stable else []),
+            ]
+        ),
+        "serves": f"one for every torch from {script.stable.name} on"
+        if script.stable
+        else "for each torch minor",
         "toolkit": ToolkitRelease("cuda", CUDA).name,
         "cuda": CUDA,
         "toolkits": f"[{ToolkitRelease('cuda', CUDA).name}]",
         "archs": _yaml([*map(str, archs)] or _ARCHS),
         "archs_by": archs_by,
-        "divisible": not project.cmake,
+        "divisible": not script.cmake,
         "requires": _yaml(project.build_requires),
-        "environment": _yaml({one.name: one.on for one in variables if one.forces}),
-        "switches": [str(one) for one in variables if not one.forces and one.name.isidentifier()],
+        "environment": _yaml(_environment(script)),
+        "switches": [
+            str(one) for one in script.variables if not one.is_set and one.name.isidentifier()
+        ],
         "imports": _yaml(project.imports),
         "tests": _yaml(project.tests) if project.tests else None,
         "test_requires": _yaml(("pytest", *project.test_requires)),
@@ -308,6 +319,22 @@ def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
     return text
 
 
+def _environment(script: BuildScript) -> dict[str, str]:
+    """The variables that turn a project's kernels on; options of CMake are in CMAKE_ARGS."""
+    found = [one for one in script.variables if one.is_set]
+    options = [f"-D{one.name}={one.on}" for one in found if one.given == "CMake"]
+    variables = {one.name: one.on for one in found if one.given == "environment"}
+    return variables | ({"CMAKE_ARGS": " ".join(options)} if options else {})
+
+
+def _who_decides(script: BuildScript) -> str:
+    """Who decides on the archs of a project that hard-codes none."""
+    if script.own_archs:
+        return "the project sets them"
+    names = join_names(str(one) for one in script.variables if one.names_archs)
+    return f"TORCH_CUDA_ARCH_LIST decides{f', or {names}' if names else ''}"
+
+
 def _yaml(value: object) -> str:
     """A value as JSON, which YAML is; but YAML knows no characters in two halves."""
     return json.dumps(value, ensure_ascii=False)
@@ -316,9 +343,11 @@ def _yaml(value: object) -> str:
 def _torch_minors(project: ForeignProject) -> dict[str, list[str]]:
     """The newest torch minors that the project wants, each with the Pythons that build wheels.
 
-    Those are the Pythons of both, or the oldest of them where one wheel serves all.
+    For a project that keeps to the stable ABI it is the oldest minor, which serves the later ones.
+    The Pythons are those of both, or the oldest of them where one wheel serves all.
     """
     declared, major = project.declared, version_numbers(CUDA)[0]
+    stable = project.script.stable
     found: dict[str, list[str]] = {}
     for minor, facts in reversed(list(torch_releases().items())):
         pythons = [
@@ -330,7 +359,11 @@ def _torch_minors(project: ForeignProject) -> dict[str, list[str]]:
             and Version(one) >= Version(declared.tag.oldest or "3")
         ]
         fits = declared.torch.contains(f"{minor}.0") or declared.torch.contains(f"{minor}.99")
-        if major in facts.majors("cuda") and pythons and fits and len(found) < _TORCH_MINORS:
+        if stable:
+            built = facts.pypi is not None and version_numbers(facts.pypi)[0] == major
+            fits = fits and built and version_numbers(minor) >= version_numbers(stable.name)
+        enough = not stable and len(found) == _TORCH_MINORS
+        if major in facts.majors("cuda") and pythons and fits and not enough:
             found[minor] = pythons if declared.tag.python == "each" else pythons[:1]
     if not found:
         served = [one for one, facts in torch_releases().items() if major in facts.majors("cuda")]
@@ -341,11 +374,23 @@ def _torch_minors(project: ForeignProject) -> dict[str, list[str]]:
             f"torch{declared.torch} with Python{declared.python}{oldest}; widen what the project "
             "requires"
         )
+    if project.script.stable:
+        # The oldest serves all; the torch that is installed must be of the toolkit's CUDA.
+        found = dict([list(found.items())[-1]])
     return dict(reversed(found.items()))
+
+
+def _served(project: ForeignProject) -> str:
+    """Which torch one wheel serves."""
+    if target := project.script.stable:
+        by = f"TORCH_TARGET_VERSION of {target.place}"
+        return f"one for every torch from {target.name} on, by {by}"
+    return "one for each minor"
 
 
 def _first_variant(project: ForeignProject, minors: Mapping[str, Sequence[str]]) -> str:
     minor, pythons = list(minors.items())[-1]
     usual = _USUAL_PYTHON if _USUAL_PYTHON in pythons else pythons[-1]
     tag = {"each": python_tag(usual), "abi3": "abi3", "any": "py3"}[project.declared.tag.python]
-    return f"{ToolkitRelease('cuda', CUDA).name}-torch{minor}-{tag}"
+    release = "stable" if project.script.stable else f"torch{minor}"
+    return f"{ToolkitRelease('cuda', CUDA).name}-{release}-{tag}"

@@ -19,14 +19,15 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+from torchwheel.inspect.build_script import SETUP, BuildScript
+from torchwheel.inspect.project_scripts import PYPROJECT, read_own
 from torchwheel.matrix.sections import WheelPython
-from torchwheel.scaffold.build_script import SETUP, BuildScript, read_own
 from torchwheel.text_files import exists, read_toml
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.text import escape, quote
 from torchwheel_runtime.versions import has_long_number, is_specifier
 
-PYPROJECT, CONFIG, PKG_INFO = "pyproject.toml", "setup.cfg", "PKG-INFO"
+CONFIG, PKG_INFO = "setup.cfg", "PKG-INFO"
 _SETUPTOOLS = "setuptools.build_meta"
 _LIMITED = re.compile(r"cp3([1-9]?[0-9])")
 _ANY = re.compile(r"py[23][0-9]*(\.py[23][0-9]*)*")

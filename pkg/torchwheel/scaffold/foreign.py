@@ -3,7 +3,6 @@
 import ast
 import dataclasses
 import itertools
-import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,36 +10,20 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from torchwheel.inspect.build_script import BuildScript, BuildVariable
+from torchwheel.inspect.project_scripts import read_limited, read_scripts
+from torchwheel.inspect.setup_search import imported_modules
 from torchwheel.project_links import own_paths
-from torchwheel.scaffold.build_script import (
-    ARCH_LIST,
-    QUESTION,
-    SETUP,
-    BuildScript,
-    BuildVariable,
-    Mention,
-    each_once,
-    imported_modules,
-    read_limited,
-    read_setup,
-)
 from torchwheel.scaffold.declared import (
     CONFIG,
     PKG_INFO,
-    PYPROJECT,
     DeclaredMetadata,
     read_declared_metadata,
     requirements,
 )
 from torchwheel_runtime.errors import UsageError
 
-CMAKE = "CMakeLists.txt"
-_CMAKE_VARIABLE = re.compile(r"\bENV\{(\w+)\}")
-# set(CMAKE_CUDA_ARCHITECTURES 80), set_target_properties(… CUDA_ARCHITECTURES 80)
-_SETS_ARCHS = re.compile(
-    rf"^\s*set\w*\s*\([^#]*\b((CMAKE_)?CUDA_ARCHITECTURES|{ARCH_LIST})\b", re.IGNORECASE
-)
-_SCIKIT_BUILD = "scikit_build_core"
+_TORCHS = frozenset({"CUDAExtension", "CppExtension", "SyclExtension"})
 # Modules that a build environment has anyway.
 _GIVEN = frozenset({"torch", "setuptools", "pkg_resources", "distutils", "_distutils_hack"})
 # Distributions of modules that build scripts and tests import, where the names differ or agree. The
@@ -72,13 +55,12 @@ class ForeignProject:
 
     Attributes:
         declared: the metadata that it declares.
-        script: what its setup.py and its CMake file name.
+        script: what its build scripts name.
         build_requires: what the build needs that the project does not declare.
         imports: its top packages, or its modules.
         tests: the folder of its tests.
         test_requires: what they import, beside torch and pytest.
         cuda: whether it has CUDA sources.
-        cmake: whether CMake compiles them.
         todo: what a person must look up or fill in, each with its place.
     """
 
@@ -89,7 +71,6 @@ class ForeignProject:
     tests: str | None
     test_requires: tuple[str, ...]
     cuda: bool
-    cmake: bool
     todo: tuple[str, ...]
 
 
@@ -106,19 +87,15 @@ def read_project(folder: Path, name: str = "") -> ForeignProject:
     if not folder.is_dir():
         raise UsageError(f"{folder}: expected the folder of a project, found none")
     own_paths(folder, _files_to_read(folder))
-    script = read_setup(folder)
+    script = read_scripts(folder)
     declared = read_declared_metadata(folder, script, name)
-    by_setup = any("CMake" in one.kind for one in script.extensions)
-    cmake = by_setup or declared.backend.startswith(_SCIKIT_BUILD)
-    if cmake:
-        script = search_cmake(script, folder)
     known = [*declared.requires, *declared.extras]
     imports = _imports(folder, script, declared)
     needs, odd_needs = _distributions(
         [one for one in script.modules if not _is_local(folder, one)],
         [*declared.build_requires, *known],
     )
-    if script.ninja and any("CMake" not in one.kind for one in script.extensions):
+    if script.ninja and any(one.kind in _TORCHS for one in script.extensions):
         needs = sorted({*needs, "ninja"})
     have = {canonicalize_name(one.name) for one in requirements(declared.build_requires)}
     tests = next((one for one in _TESTS if _has_tests(folder / one)), None)
@@ -142,45 +119,20 @@ def read_project(folder: Path, name: str = "") -> ForeignProject:
         tests=tests,
         test_requires=tuple(test_needs),
         cuda=any(one.kind == "CUDAExtension" for one in script.extensions) or _has_cuda(folder),
-        cmake=cmake,
         todo=tuple(dict.fromkeys(todo)),
-    )
-
-
-def search_cmake(script: BuildScript, folder: Path) -> BuildScript:
-    """`script`, and what the lines of the project's CMake file name."""
-    file = folder / CMAKE
-    try:
-        lines = read_limited(file).decode().splitlines() if file.is_file() else []
-    except (OSError, ValueError):
-        lines = []  # CMake itself will say so.
-    variables, questions, todo = [*script.variables], [*script.questions], [*script.todo]
-    own_archs = script.own_archs
-    for number, line in enumerate(lines, start=1):
-        place, code = f"{CMAKE}:{number}", line.partition("#")[0]
-        variables += (BuildVariable(one, place) for one in _CMAKE_VARIABLE.findall(code))
-        questions += (Mention(one, place) for one in QUESTION.findall(code))
-        if found := _SETS_ARCHS.match(line):
-            own_archs = True
-            todo.append(f"{place}: sets {found[1]}; nvcc gets the matrix's archs instead")
-    return dataclasses.replace(
-        script,
-        variables=each_once(variables),
-        questions=tuple(questions),
-        own_archs=own_archs,
-        todo=tuple(todo),
     )
 
 
 def _todo_of_facts(script: BuildScript, declared: DeclaredMetadata) -> Iterator[str]:
     for question in script.questions:
-        yield (
-            f"{question.place}: asks {question.name}, and builds have no GPU; set in "
-            "build.environment what makes it compile anyway"
-        )
+        if not question.answer:
+            yield (
+                f"{question.place}: asks {question.name}, and builds have no GPU; set in "
+                "build.environment what makes it compile anyway"
+            )
     for variable in script.variables:
-        if variable.forces and variable.is_guess:
-            yield f"{variable.place}: {variable.name} is set to 1; check that this turns it on"
+        if text := _todo_of_variable(variable):
+            yield f"{variable.place}: {text}"
     if declared.tag.python != "each":
         return
     for extension in script.extensions:
@@ -192,9 +144,26 @@ def _todo_of_facts(script: BuildScript, declared: DeclaredMetadata) -> Iterator[
             )
 
 
+def _todo_of_variable(variable: BuildVariable) -> str:
+    """What a person must look up about a variable; empty for nothing."""
+    name = variable.name
+    if variable.is_set:
+        check = f"{name} is set to {variable.on}; check that this turns it on"
+        return check if variable.is_guess else ""
+    if not variable.is_switch:
+        return ""
+    may = "name the archs" if variable.names_archs else "leave kernels out"
+    where = {
+        "environment": f"{name} in build.environment",
+        "CMake": f"-D{name}=… in CMAKE_ARGS of build.environment",
+        "argument": f"under build: config_settings: {{--global-option: {name}}}",
+    }
+    return f"{name} may {may}; if so, write {where[variable.given]}"
+
+
 def _files_to_read(folder: Path) -> Iterator[Path]:
     """The files that are read here, whether git lists them or not."""
-    yield from (folder / one for one in (PYPROJECT, SETUP, CONFIG, PKG_INFO, CMAKE))
+    yield from (folder / one for one in (CONFIG, PKG_INFO))
     for tests in (folder / one for one in _TESTS):
         yield tests
         yield from itertools.islice(_test_files(tests), _MOST_TEST_FILES)

@@ -7,12 +7,15 @@ import shutil
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from torchwheel.check.libraries import stable_since
 from torchwheel.compilers.cluster import ClusterUse, check_cluster, cluster_use
 from torchwheel.compilers.compile_steps import StepRecord, steps_of_shard
 from torchwheel.compilers.compiler_cache import CacheUse
 from torchwheel.findings import CheckResult
+from torchwheel.inspect.build_script import BuildScript
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.pipeline.build_records import BuildRecord, record_wheel, report_table
+from torchwheel.pipeline.own_build import libraries_of
 from torchwheel.pipeline.variant import check_gates, keep_rejected
 from torchwheel.sdist.confined import ConfinedBuild, confine
 from torchwheel.sdist.request import SdistRequest
@@ -29,9 +32,11 @@ from torchwheel_runtime.arch.lists import arch_list
 from torchwheel_runtime.arch.releases import torch_releases
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.files import sha256, write_atomically, write_text
+from torchwheel_runtime.inspect.elf import Library
 from torchwheel_runtime.shards import Shard
 from torchwheel_runtime.text import table_rows
 from torchwheel_runtime.toolkit.host import host_compiler
+from torchwheel_runtime.versions import version_numbers
 
 SCHEMA = 1
 
@@ -110,9 +115,11 @@ def build_sdist(
             cluster = cluster_use(request.on, request.launcher, confined.environ)
         progress.step(f"gates and import of {wheel.name}")
         with clock.step("proof"), keep_rejected(wheel, request.dist):
-            gates = check_gates(wheel, request.limits)
+            gates = check_gates(wheel, request.limits, confined.source)
             facts = read_wheel(wheel)
             tried = confined.smoke(facts)
+        if offer := stable_offer(libraries_of(wheel), confined.script):
+            progress.say(f"{wheel.name}: {offer}")
         variant, host = confined.variant, confined.host
         record = SdistRecord(
             source=request.name,
@@ -134,6 +141,18 @@ def build_sdist(
         with write_atomically(request.dist / wheel.name) as temporary:
             shutil.copyfile(wheel, temporary)
     return record
+
+
+def stable_offer(libraries: Sequence[Library], script: BuildScript | None) -> str:
+    """That one wheel can serve many torches, as its libraries need the stable ABI alone; or ""."""
+    since = stable_since(libraries)
+    if since is None or script is None or script.stable is None:
+        return ""
+    since = max(since, script.stable.name, key=version_numbers)
+    return (
+        f"its libraries keep to torch's stable ABI: one wheel can serve torch>={since}; "
+        f'`torchwheel adopt` writes a matrix for it (ordinary: {{stable: "{since}"}})'
+    )
 
 
 def identity_of(confined: ConfinedBuild) -> BuildIdentity:

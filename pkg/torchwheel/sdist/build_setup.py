@@ -9,7 +9,7 @@ from typing import cast
 
 import ninja
 
-from torchwheel.matrix.sections import HostCompilerBounds, Toolkit, WheelPlatform
+from torchwheel.matrix.sections import ArchsBy, HostCompilerBounds, Toolkit, WheelPlatform
 from torchwheel.matrix.variants import Variant, python_tag
 from torchwheel.pipeline.inputs import own_build_variables
 from torchwheel.sdist.project_settings import ProjectSettings
@@ -17,7 +17,7 @@ from torchwheel.sdist.request import SdistRequest
 from torchwheel.smoke import trial_environment
 from torchwheel.smoke.testing import EnvironmentTorch
 from torchwheel.smoke.trial_environment import Environment
-from torchwheel_runtime.arch.lists import NamedArchs, arch_list, choose_archs
+from torchwheel_runtime.arch.lists import LeftOut, NamedArchs, arch_list, choose_archs
 from torchwheel_runtime.arch.releases import ToolkitRelease, cxx_standard, torch_releases
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.pip import pip_install
@@ -68,6 +68,8 @@ def toolkit_for(
     own: ProjectSettings,
     say: Callable[[str], None],
     environ: Mapping[str, str] = os.environ,
+    *,
+    archs_by: ArchsBy | None = None,
 ) -> Toolkit:
     """The toolkit to build with, and the archs that it compiles for.
 
@@ -79,6 +81,10 @@ def toolkit_for(
         own: what the project says.
         say: is called with each arch that is left out.
         environ: the variables of this process.
+        archs_by: who decides on the archs; None for what the project's files tell.
+
+    Raises:
+        UsageError: nothing is left to compile for, or torch and the toolkit do not fit.
     """
     if torch.cuda is None:
         raise UsageError(
@@ -96,14 +102,24 @@ def toolkit_for(
         default=own.archs(release)[0]
         or NamedArchs(arch_list(torch.machine_code), "torch's own archs"),
     )
-    for line in choice.left_out:
+    compiled, left_out = list(choice.archs), list(choice.left_out)
+    facts = torch_releases().get(torch.minor)
+    by_cmake = own.script is not None and own.script.cmake
+    if facts and (archs_by or own.archs(release)[1]) == "environment" and not by_cmake:
+        compiled = [arch for arch in compiled if facts.takes(arch)]
+        why = f"the BuildExtension of torch {torch.minor} refuses it; see --archs-by declared"
+        left_out += [LeftOut(arch, why) for arch in choice.archs if arch not in compiled]
+    if not compiled:
+        reasons = "; ".join(map(str, left_out))
+        raise UsageError(f"{choice.source}: nothing to compile for: {reasons}")
+    for line in left_out:
         say(f"left out: {line}")
     return Toolkit(
         name=release.name,
         backend="cuda",
         version=version,
         abis=("aten",),
-        archs=choice.archs,
+        archs=tuple(compiled),
         source="pypi" if version in locked_releases() else "system",
         # An unknown release has no bounds: nvcc itself accepts or refuses the compiler.
         host_compiler=HostCompilerBounds(**(host_bounds(version) or {"gcc": "", "clang": ""})),

@@ -14,9 +14,10 @@ import ninja
 
 import torchwheel
 import torchwheel_runtime
-from torchwheel.compilers import ninja_program
+from torchwheel.compilers import ninja_program, pretended_gpu
 from torchwheel.compilers.compile_steps import StepRecord, check_steps
 from torchwheel.compilers.compiler_cache import ENDLESS, CompilerCache, folder_cache, own_server
+from torchwheel.inspect.project_scripts import why_empty
 from torchwheel.inspect.wheel import Wheel
 from torchwheel.pipeline.build_records import BuiltWheel
 from torchwheel.pipeline.frontend import build_wheel, compile_step
@@ -74,9 +75,8 @@ from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.shards import Shard
 
-_OWN_CACHE_SIZE = "5G"
+_OWN_CACHE_SIZE, _COPIES = "5G", "source"
 _WHOLE = Shard()
-_COPIES = "source"
 
 
 class ConfinedBuild:
@@ -91,6 +91,8 @@ class ConfinedBuild:
         jobs: compilers that may run side by side.
         environ: the variables that configure setup.py.
         sandbox: what holds the project's code; None if it runs with the user's rights.
+        source: a copy of the project's sources.
+        script: what its build scripts name; None if they cannot be read.
     """
 
     def __init__(
@@ -114,8 +116,9 @@ class ConfinedBuild:
         """
         self.clock = Clock()
         self._folder, self._cache, self._progress = folder, cache, progress
-        self._source = copy_source(request.source.resolve(), folder / _COPIES)
-        own = read_settings(self._source)
+        self.source = copy_source(request.source.resolve(), folder / _COPIES)
+        own = read_settings(self.source)
+        self.script = own.script
         self.request = request = own.complete(request)
         self.host = host_for(request)
         with self.clock.step("torch"):
@@ -127,9 +130,18 @@ class ConfinedBuild:
             self._env = trial_environment.layered_environment(self._base, folder / "env")
             share_torch(self._base, folder / "packages", self._env)
             self.torch = import_torch(self._env, folder)
+            if not request.cpu:
+                pretended_gpu.install(self._env.site)
         toolkit, root = None, None
         if not request.cpu:
-            toolkit = toolkit_for(self.torch, request.toolkit, request.archs, own, progress.say)
+            toolkit = toolkit_for(
+                self.torch,
+                request.toolkit,
+                request.archs,
+                own,
+                progress.say,
+                archs_by=request.archs_by,
+            )
         archs, name = (arch_list(toolkit.archs), toolkit.name) if toolkit else ("", "")
         archs_by, lines = request.archs_by, [own.says(name)]
         if toolkit and archs_by is None:
@@ -170,7 +182,7 @@ class ConfinedBuild:
             cxx=self._places.cxx if request.launcher else self.host.path,
             jobs=self.jobs,
         )
-        planned = planned_variables(self._places, self._source) if work == "plan" else {}
+        planned = planned_variables(self._places, self.source) if work == "plan" else {}
         self.environ = {**configured, **request.variables, **planned}
         given = {name for name in configured if name != "FORCE_CUDA"} | {*request.variables}
         self._own = {n: text for n, text in own.variables(name).items() if n not in given}
@@ -194,6 +206,8 @@ class ConfinedBuild:
             if lists:
                 check_steps([r.name for r in self._records()], lists[0].steps, "--from-shards: ")
             nothing = ", so it serves every torch: nothing is to be built"
+            if self.variant.toolkit:
+                nothing = f": {why_empty(self.source)}; set what turns kernels on by --env"
             # It borrows the libraries that this torch has loaded.
             return borrowing_claims(wheel, claims_of(self.variant), self.torch.loaded, nothing)
 
@@ -253,14 +267,14 @@ class ConfinedBuild:
             return None
         shown = [self._cache, *map(Path, os.environ.get("PATH", os.defpath).split(os.pathsep))]
         project, variables = self.request.source.resolve(), {**self._own, **self.request.variables}
-        return HiddenThings(project, self._source, self._folder / _COPIES, shown, variables)
+        return HiddenThings(project, self.source, self._folder / _COPIES, shown, variables)
 
     def _records(self) -> list[StepRecord]:
         return ninja_program.read_records(self._steps)
 
     def _build_into(self, out: Path, lists: Sequence[ShardList] = ()) -> Path:
         """Build the project's wheel by its own build; returns it."""
-        source, plan, log = self._source, self._plan, self._folder / LOG
+        source, plan, log = self.source, self._plan, self._folder / LOG
         settings, objects = self.request.settings, None
         write = [source, out]
         if plan.work:
@@ -314,7 +328,7 @@ class ConfinedBuild:
         seen = self.sandbox.variables if self.sandbox else os.environ
         variables = {name: os.environ.get(name) for name in seen} | self.environ | self._own
         facts = (self.torch.version, self.host, self._plan, self.request.settings, packages)
-        return inputs_of(self._source, variables, facts)
+        return inputs_of(self.source, variables, facts)
 
     def _install(self, requirements: Collection[str]) -> None:
         """Install build requirements; torch stays at its release."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from torchwheel.compilers.gpu_compiler import codes_of, fault_of
+from torchwheel.inspect.build_script import BuildScript, hard_coded_archs
+from torchwheel.inspect.project_scripts import read_scripts
 from torchwheel.matrix.load import parse
 from torchwheel.matrix.sections import ArchsBy, Matrix
-from torchwheel.scaffold.build_script import BuildScript, hard_coded_archs, read_setup
-from torchwheel.scaffold.foreign import search_cmake
 from torchwheel.sdist.request import SdistRequest
 from torchwheel.text_files import read_text
 from torchwheel_runtime.arch.lists import NamedArchs, arch_list
@@ -26,7 +26,7 @@ class ProjectSettings:
 
     Attributes:
         matrix: that of an ordinary project.
-        script: what its setup.py and its CMake file name; None if they cannot be read.
+        script: what its build scripts name; None if they cannot be read.
     """
 
     matrix: Matrix | None
@@ -97,7 +97,7 @@ def read_settings(project: Path) -> ProjectSettings:
         UsageError: its matrix.yaml is one of torchwheel's, and wrong.
     """
     try:
-        script = search_cmake(read_setup(project), project)
+        script: BuildScript | None = read_scripts(project)
     except UsageError:
         script = None  # The build itself will say so.
     return ProjectSettings(_matrix(project / MATRIX), script)

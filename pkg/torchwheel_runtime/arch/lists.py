@@ -16,7 +16,7 @@ from torchwheel_runtime.arch.model import (
     parse,
 )
 from torchwheel_runtime.arch.releases import ToolkitRelease, arch_names, releases_able
-from torchwheel_runtime.arch.runs import machine_code_runs_on, ptx_runs_on
+from torchwheel_runtime.arch.runs import as_numbered, machine_code_runs_on, ptx_runs_on
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.text import nearest, quote
 
@@ -160,8 +160,7 @@ def _expand(word: str, toolkit: ToolkitRelease, where: str) -> Sequence[Arch]:
         return _all_archs(toolkit, major=word == "all-major")
     generations = _generations() if toolkit.backend == "cuda" else {}
     if (name := word.removesuffix(_PTX)) in generations:
-        archs = generations[name]
-        return archs if name == word else _newest_with_ptx(archs)
+        return _as_compiled(generations[name], toolkit, ptx=name != word)
     try:
         arch = parse(word)
     except ValueError:
@@ -196,9 +195,20 @@ def _newest_with_ptx(archs: Sequence[Arch]) -> Sequence[Arch]:
 
 
 @functools.cache
-def _generations() -> Mapping[str, tuple[Arch, ...]]:
+def _generations() -> Mapping[str, tuple[CudaArch, ...]]:
     table = data.read("arch_names.json")["names"]
-    return {name: tuple(map(parse, text.split(";"))) for name, text in table.items()}
+    archs = {name: tuple(map(parse, text.split(";"))) for name, text in table.items()}
+    return {k: tuple(a for a in v if isinstance(a, CudaArch)) for k, v in archs.items()}
+
+
+def _as_compiled(
+    generation: Sequence[CudaArch], toolkit: ToolkitRelease, *, ptx: bool
+) -> Sequence[Arch]:
+    """A generation by a toolkit's numbers; its PTX is of the newest that the toolkit compiles."""
+    numbered = [as_numbered(arch.in_binary, toolkit.archs) for arch in generation]
+    newest = max((arch for arch in numbered if arch in toolkit.archs), default=max(numbered))
+    ptx = ptx or any(arch.ptx for arch in generation)
+    return [arch.with_ptx(ptx and arch == newest) for arch in numbered]
 
 
 def _example(toolkit: ToolkitRelease) -> str:

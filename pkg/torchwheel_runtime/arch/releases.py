@@ -4,9 +4,10 @@ import dataclasses
 import functools
 import re
 from collections.abc import Mapping
+from typing import Literal
 
 from torchwheel_runtime import data
-from torchwheel_runtime.arch.model import BRANDS, Arch, Backend, parse
+from torchwheel_runtime.arch.model import BRANDS, Arch, Backend, RocmArch, parse
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.text import quote
 from torchwheel_runtime.versions import version_numbers
@@ -15,9 +16,12 @@ _VERSION = re.compile(r"\d{1,4}(\.\d{1,9})+", re.ASCII)
 
 
 @functools.cache
-def archs_by_release(backend: Backend) -> Mapping[str, tuple[str, ...]]:
-    """Archs that each release of a toolkit can compile, e.g. {"13.0": ("7.5", …), …}."""
-    return {version: tuple(names) for version, names in data.read("archs.json")[backend].items()}
+def archs_by_release(of: Backend | Literal["torch"]) -> Mapping[str, tuple[str, ...]]:
+    """Archs that each release of a toolkit can compile, e.g. {"13.0": ("7.5", …), …}.
+
+    Of torch: the archs that its BuildExtension takes in TORCH_CUDA_ARCH_LIST.
+    """
+    return {version: tuple(names) for version, names in data.read("archs.json")[of].items()}
 
 
 @functools.cache
@@ -57,11 +61,17 @@ class ToolkitRelease:
             raise UsageError(
                 f'{quote(self.version)} is no release of {brand}; expected e.g. "13.0"'
             )
-        numbers = version_numbers(self.version)
-        older = [version for version in table if version_numbers(version) <= numbers]
-        if not older:
+        listed = _last_listed(table, self.version)
+        if not listed:
             raise UsageError(f"{self} is too old: {next(iter(table))} or later expected")
-        return tuple(map(parse, table[older[-1]]))
+        return tuple(map(parse, table[listed]))
+
+
+def _last_listed(table: Mapping[str, tuple[str, ...]], version: str) -> str:
+    """The last release of a table that is not newer than a version; empty for an older one."""
+    numbers = version_numbers(version)
+    older = [listed for listed in table if version_numbers(listed) <= numbers]
+    return older[-1] if older else ""
 
 
 def releases_able(arch: Arch, backend: Backend) -> str:
@@ -88,6 +98,12 @@ class TorchFacts:
     """Whether PyPI's build has libstdc++'s strings of before GCC 5."""
     cxx: int = 17
     """The C++ standard that its headers need, e.g. 20; those of the stable ABI need 17."""
+    archs: tuple[str, ...] = ()
+    """What its BuildExtension takes in TORCH_CUDA_ARCH_LIST; it refuses "8.8" and families."""
+
+    def takes(self, arch: Arch) -> bool:
+        """Whether its BuildExtension reads an arch; it has no list of AMD's."""
+        return isinstance(arch, RocmArch) or arch.name in self.archs
 
     def majors(self, backend: Backend) -> tuple[int, ...]:
         """The major releases; the minors of a major are compatible with each other."""
@@ -104,6 +120,7 @@ def cxx_standard(minor: str | None) -> int:
 @functools.cache
 def torch_releases() -> Mapping[str, TorchFacts]:
     """Known torch minors, oldest first."""
+    archs = archs_by_release("torch")
     return {
         minor: TorchFacts(
             toolkits={"cuda": tuple(facts["cuda"]), "rocm": tuple(facts["rocm"])},
@@ -111,6 +128,7 @@ def torch_releases() -> Mapping[str, TorchFacts]:
             pypi=facts["pypi"],
             old_strings=facts.get("old_strings", False),
             cxx=facts.get("cxx", TorchFacts.cxx),
+            archs=archs[_last_listed(archs, minor)],
         )
         for minor, facts in data.read("torch_releases.json").items()
         if minor != "comment"

@@ -1,7 +1,7 @@
 """Decides which GPUs run the code of which archs."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from torchwheel_runtime import data
 from torchwheel_runtime.arch.model import Arch, CudaArch, RocmArch
@@ -42,6 +42,13 @@ def ptx_runs_on(arch: Arch, device: Arch) -> bool:
     if arch.suffix:
         return machine_code_runs_on(arch, device)
     return _number(arch) <= _number(device)
+
+
+def as_numbered(arch: CudaArch, archs: Iterable[Arch]) -> CudaArch:
+    """The arch by its number among those of a toolkit: "10.1" for "11.0" before CUDA 13."""
+    wanted = (_number(arch), arch.suffix)
+    nvidia = (one for one in archs if isinstance(one, CudaArch))
+    return next((one for one in nvidia if (_number(one), one.suffix) == wanted), arch)
 
 
 def _number(arch: CudaArch) -> tuple[int, ...]:

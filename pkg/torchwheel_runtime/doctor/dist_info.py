@@ -284,7 +284,8 @@ def dist_infos(path: Sequence[str] = sys.path) -> list[Path]:
     Mostly they are dist-info folders. `setup.py` leaves a folder or a file NAME.egg-info, an egg
     EGG-INFO in itself or is a zip file, and a development installation a NAME.egg-link.
     """
-    return [found for root in dict.fromkeys(path) for found in _metadata_in(Path(root or "."))]
+    roots = dict.fromkeys(Path(entry or ".") for entry in path)
+    return [found for root in roots for found in _metadata_in(root)]
 
 
 def _metadata_in(root: Path) -> Iterator[Path]:

@@ -1,5 +1,6 @@
 """Archs: their one spelling, and lists of them for each compiler."""
 
+import ast
 import contextlib
 import os
 import re
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from torchwheel_runtime.arch import lists
 from torchwheel_runtime.arch.devices import Gpu, VisibleGpus
 from torchwheel_runtime.arch.model import CudaArch, RocmArch, backend_of, gencode, parse
-from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.arch.releases import ToolkitRelease, torch_releases
 from torchwheel_runtime.arch.releases import archs_by_release as table
 from torchwheel_runtime.errors import UsageError
 
@@ -167,14 +168,29 @@ def test_native_without_a_gpu():
         read("native", CUDA, lambda: VisibleGpus((), "no driver"))
 
 
-def test_a_toolkit_that_is_too_old_leaves_out():
-    assert read("Blackwell", ToolkitRelease("cuda", "12.8")) == (
-        "10.0 12.0",
-        [
-            "10.3: CUDA 12.8 cannot compile for it; CUDA 12.9 and later can",
-            "12.1+PTX: CUDA 12.8 cannot compile for it; CUDA 12.9 and later can",
-        ],
-    )
+LEFT_OUT = "{0}: CUDA {1} cannot compile for it; CUDA {2} can".format
+
+
+@pytest.mark.parametrize(
+    ("text", "release", "archs", "left_out"),
+    [
+        # A chip has the number that the toolkit gives it.
+        ("Blackwell+Tegra", "12.8", "10.1", []),
+        ("Blackwell+Tegra", "12.9", "10.1", []),
+        ("Blackwell+Tegra+PTX", "12.8", "10.1+PTX", []),
+        ("Blackwell+Tegra", "13.0", "11.0", []),
+        ("Rubin", "13.4", "10.7+PTX", []),
+        # PTX is of the newest that is compiled.
+        (
+            *("Blackwell", "12.8", "10.0 12.0+PTX"),
+            [LEFT_OUT(a, "12.8", "12.9 and later") for a in ("10.3", "12.1")],
+        ),
+        ("Maxwell Volta Turing", "13.0", "7.5+PTX",
+            [LEFT_OUT(a, "13.0", "11.8 to 12.9") for a in ("5.0", "5.2+PTX", "7.0+PTX")]),
+    ],
+)  # fmt: skip
+def test_a_generation_as_a_toolkit_compiles_it(text, release, archs, left_out):
+    assert read(text, ToolkitRelease("cuda", release)) == (archs, left_out)
 
 
 @pytest.mark.parametrize(
@@ -267,3 +283,35 @@ def test_every_name_of_torch_is_known():
     assert len(torchs) > 10, "torch writes its names in another way"
     for name, listed in torchs.items():
         assert listed == ";".join(map(str, lists._generations()[name])), name
+
+
+def test_what_torch_takes_is_known():
+    cpp_extension = pytest.importorskip(
+        "torch.utils.cpp_extension", reason="torch is not installed"
+    )
+    import inspect
+
+    import torch
+
+    source = inspect.getsource(cpp_extension._get_cuda_arch_flags)
+    listed = re.search(r"supported_arches = (\[[^]]*\])", source)
+    assert listed, "torch writes its archs in another way"
+    minor = ".".join(torch.__version__.split(".")[:2])
+    assert set(ast.literal_eval(listed[1])) == set(torch_releases()[minor].archs)
+
+
+@pytest.mark.parametrize(
+    ("minor", "takes", "refuses"),
+    [
+        ("2.6", "10.0", "12.0"),
+        ("2.7", "10.1a", "10.3"),
+        ("2.8", "12.1a", "11.0"),
+        ("2.9", "11.0", "10.1"),
+        ("2.13", "10.3a", "10.7"),
+        ("2.14", "10.7a", "8.8"),
+        ("2.15", "10.7", "10.0f"),
+    ],
+)
+def test_each_torch_takes_its_own_archs(minor, takes, refuses):
+    assert takes in torch_releases()[minor].archs
+    assert refuses not in torch_releases()[minor].archs

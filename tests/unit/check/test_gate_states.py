@@ -74,6 +74,8 @@ ONE_PYTHON = tagged("cp312-cp312")
 DRIVER = then(ONE_PYTHON, needing(OWN, "libcuda.so.1"), symbol("cuTensorMapEncodeTiled"))
 MEANT_RUNTIME, MEANT_ARCHS = meant("runtime"), meant("archs")
 CPP = "_ZN2at4_ops3add4callE"
+BORROWED = ("libc10_cuda.so", "libcudart.so.13", "libtorch_cuda.so")
+STABLE_BORROWING = then(needs(*BORROWED), claims(borrowed=BORROWED))
 
 
 def ordinary(*needed: str, **claimed: object) -> Change:
@@ -91,6 +93,8 @@ STATES: Mapping[str, Sequence[tuple[str | None, Change, Limits]]] = {
             (None, tagged(pair), LIMITS)
             for pair in ("cp312-cp312", "cp39-abi3", "cp310-abi3", "py3-none")
         ),
+        ("py3-none expected, got cp310-abi3", tags("cp310-abi3-any"), LIMITS),
+        (None, then(tags("cp310-abi3-any"), claims(borrowed=BORROWED)), LIMITS),
     ],
     "archs": [
         ("", wheel(claims=stable()), LIMITS),
@@ -149,6 +153,18 @@ STATES: Mapping[str, Sequence[tuple[str | None, Change, Limits]]] = {
         # Headers of CUDA 13.2 call the dynamic loader, and no setup.py links with it.
         ("dlsym is undefined", then(ONE_PYTHON, symbol("dlsym")), LIMITS),
         (None, then(ONE_PYTHON, symbol("dlsym"), needs("libc10.so")), LIMITS),
+        # A project's own build for every torch from 2.11 on: C symbols of torch, whichever of its
+        # libraries has them, and the limited API.
+        *(
+            (says, then(tags("cp310-abi3-manylinux_2_17_x86_64"), symbol(name)), LIMITS)
+            for name, says in {
+                "PyErr_SetString": None,
+                "aoti_torch_get_current_cuda_stream": None,
+                CPP: f"{CPP} is no C symbol of torch; its stable ABI has no other",
+                "torch_no_such": "torch_no_such is not in every torch from 2.11 on",
+                "_PyThing": "_PyThing is not in Python's limited API",
+            }.items()
+        ),
         ("cuTensorMapEncodeTiled", DRIVER, LIMITS),
         (None, DRIVER, MEANT_RUNTIME),
     ],
@@ -167,6 +183,9 @@ STATES: Mapping[str, Sequence[tuple[str | None, Change, Limits]]] = {
             ("is not allowed", ordinary(name, borrowed=(name,)), LIMITS)
             for name in ("libcudart.so.12", "libcuda.so.1", "libssl.so.3", "libcudart.so")
         ),
+        # One that keeps to the stable ABI is linked with a torch for its GPUs.
+        (None, STABLE_BORROWING, LIMITS),
+        ("needs libc10_cuda.so, which is not allowed", needs("libc10_cuda.so"), LIMITS),
         # The driver, and what manylinux admits, are needed by declaration alone.
         ("libcuda.so.1", DRIVER, LIMITS),
         (None, DRIVER, MEANT_RUNTIME),

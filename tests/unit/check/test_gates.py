@@ -32,7 +32,6 @@ from gate_facts import (
     rocm_archs,
     symbol,
     tags,
-    then,
     wheel,
 )
 from packaging.tags import parse_tag
@@ -97,10 +96,6 @@ VIOLATIONS: Mapping[str, Mapping[str, Sequence[tuple[str, Change]]]] = {
             *(
                 (f"demo/_C.so needs {name}, {NOT_ALLOWED}", needs(name))
                 for name in (CUDART, "libpython3.12.so.1.0", "libtorch_cuda.so", "libcuda.so.1")
-            ),
-            (
-                f"demo/_C.so needs {CUDART}, {NOT_ALLOWED}",
-                then(needs(CUDART), claims(borrowed=(CUDART,))),
             ),
         ],
         "platform-tag": [

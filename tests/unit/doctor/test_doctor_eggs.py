@@ -111,7 +111,7 @@ def test_it_is_found_by_its_module_and_inspected(site, install, monkeypatch):
 
 def test_a_source_tree_on_the_path_is_no_second_installation(site):
     put(site, name="my_op")
-    path = [str(root) for root in (*develop(site),)]
+    path = [str(site), *(f"{root}/" for root in develop(site))]  # a folder is one by any spelling
     (found,) = dist_info.find_distribution("my-op", dist_info.dist_infos(path))
     assert found.name == "my_op-1.0.0.dist-info"
 

@@ -13,6 +13,8 @@ from torchwheel.matrix.kernel_builds import select_kernels
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.render import MatrixPlan, matrix_text
 from torchwheel.matrix.variants import resolve, select
+from torchwheel.pipeline.container_options import requirements_to_try
+from torchwheel.pipeline.wheels import with_archs
 from torchwheel_runtime.errors import UsageError
 
 HERE = Path(__file__).parent
@@ -53,6 +55,38 @@ def test_later_torch_releases_are_left_out_on_request():
         "matrix.yaml:24: toolkits.cu130.abis[0]: no release under torch lists cu130; add it there "
         "or drop ordinary"
     ]
+
+
+@pytest.mark.parametrize(
+    ("archs_by", "arch", "torch", "refused"),
+    [
+        ("environment", "8.8", "2.13", True),
+        ("environment", "10.0f+PTX", "2.13", True),
+        ("environment", "12.1f", "2.14", True),
+        ("environment", "10.3a", "2.13", False),
+        # nvcc gets these from the project's own flags.
+        ("declared", "8.8", "2.13", False),
+        ("replaced", "10.0f", "2.13", False),
+    ],
+)
+def test_an_arch_that_torch_refuses_is_refused_before_a_build(archs_by, arch, torch, refused):
+    text = TEXT.replace("archs_by: replaced", f"archs_by: {archs_by}").replace("2.13", torch)
+    head, cu130 = text.split("  cu130:")
+    text = f"{head}  cu130:{cu130.replace('9.0', arch)}"
+    if not refused:
+        assert len(ids(text)) == 4
+        return
+    assert lines_of(text) == [
+        f'matrix.yaml:25: toolkits.cu130.archs[1]: "{arch}" is refused by the BuildExtension of '
+        f"torch {torch}; take it out, or, where the project's own flags or CMake name the archs, "
+        "write build.archs_by: declared"
+    ]
+
+
+def test_archs_of_the_command_line_are_held_to_torch_too():
+    matrix = parse(TEXT.replace("archs_by: replaced", "archs_by: environment"), "matrix.yaml")
+    with pytest.raises(UsageError, match=r'^--archs: "8\.8" is refused by the BuildExtension of'):
+        with_archs(matrix, select(matrix, ["cu130-torch2.13-cp312"]), ["8.8"])
 
 
 def test_jobs_compile_the_shards_of_a_variant_and_one_links_them():
@@ -120,3 +154,26 @@ def test_the_places_of_sources(text, source):
     says = pytest.raises(MatrixError, match="is not a path inside the project")
     with says if refused else contextlib.nullcontext():
         parse(document, "matrix.yaml")
+
+
+def test_a_project_of_the_stable_abi_has_one_variant_for_every_torch():
+    text = TEXT.replace("ordinary: {}", 'ordinary: {python: abi3, stable: "2.6"}')
+    assert ids(text) == ["cu124-stable-abi3", "cu130-stable-abi3"]
+    variant = resolve(parse(text, "m"))[1]
+    assert (variant.abi, variant.ordinary, variant.built_with) == ("stable", True, "2.13")
+    assert (variant.local, variant.torch_range) == ("cu130", ">=2.6")
+    assert requirements_to_try(parse(text, "m"), variant)[0] == "torch==2.13.*"
+    each = TEXT.replace("ordinary: {}", 'ordinary: {stable: "2.6"}')
+    assert "cu130-stable-cp312" in ids(each)
+
+
+@pytest.mark.parametrize(
+    ("stable", "line"),
+    [
+        ("2.10", '28: torch["2.6"]: is older than 2.10, whose stable ABI the project keeps to'),
+        ("2.99", "5: abis.ordinary.stable: torch 2.99 is not known; known: 2.6, "),
+    ],
+)
+def test_a_floor_that_cannot_be(stable, line):
+    text = TEXT.replace("ordinary: {}", f'ordinary: {{stable: "{stable}"}}')
+    assert line in lines_of(text)[0]

@@ -6,14 +6,15 @@ import pytest
 
 from programmaker import program
 from torchwheel.image import engine as engines
-from torchwheel.matrix.load import parse
+from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.variants import resolve
-from torchwheel.pipeline import before_images
+from torchwheel.pipeline import before_images, in_container
 from torchwheel.pipeline.before_images import ready_engine
 from torchwheel.toolkit.torch_files import TorchFile
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 
-MATRIX = (Path(__file__).parents[1] / "matrix" / "ordinary.yaml").read_text()
+ROOT = Path(__file__).parents[3]
+MATRIX = (ROOT / "tests" / "unit" / "matrix" / "ordinary.yaml").read_text()
 # An engine that has the releases that images begin with, and no image.
 WORKS = 'case "$*" in *base:*) echo layers ;; info*) echo "$ROOT" ;; *" inspect "*) exit 1 ;; esac'
 
@@ -136,3 +137,22 @@ def test_a_day_that_the_service_lacks_is_said_before_a_release_is_pulled(
     error = missing(tmp_path, MATRIX + dated)
     assert "expected Debian's bullseye of that day, found: " in str(error)
     assert "pull" not in (tmp_path / "calls").read_text()
+
+
+@pytest.mark.parametrize("emulator", [False, True])
+def test_the_image_of_another_machine_is_needed_where_it_can_run(
+    machine, tmp_path, monkeypatch, emulator
+):
+    """Without an emulator its wheels are built, and the record says that nobody tried them."""
+    program(machine / "podman", WORKS)
+    monkeypatch.setattr(before_images, "torch_headers", lambda *_: None)
+    monkeypatch.setattr(in_container, "_HANDLERS", tmp_path)
+    if emulator:
+        (tmp_path / in_container._HANDLER["linux_aarch64"]).touch()
+    asked = []
+    monkeypatch.setattr(before_images, "check_images", lambda _, images, *__: asked.extend(images))
+    matrix = load(ROOT / "matrix.yaml")
+    variants = [one for one in resolve(matrix) if one.id == "cu130-stable-linux_aarch64"]
+    ready_engine(matrix, variants, ROOT, tmp_path, Quiet())
+    names = ["cuda-13.0-cp311-for-aarch64", *(["smoke-forky-arm64"] if emulator else [])]
+    assert [image.name for image in asked] == names

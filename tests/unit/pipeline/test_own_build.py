@@ -75,12 +75,14 @@ def test_a_wheel_for_other_pythons_is_refused(serves, tags, do):
 
 
 def test_a_build_that_compiled_nothing_is_refused(tmp_path):
-    (tmp_path / inside.PLAN).write_text(dump_plan(dataclasses.replace(PLAN, python="any")))
+    # Without an extension setuptools tags it for any Python; that is not the fault to name.
+    plan = dataclasses.replace(PLAN, why_empty="no .cu was compiled: setup.py:4 asks for a GPU")
+    (tmp_path / inside.PLAN).write_text(dump_plan(plan))
     torch = EnvironmentTorch("2.13.0", "13.0", None, tmp_path, loaded=("libcudart.so.13",))
     facts = {**dataclasses.asdict(torch), "folder": str(tmp_path)}
     (tmp_path / own_build.TORCH_FACTS).write_text(json.dumps(facts))
     wheel = make_wheel(tmp_path, claims=None)
-    with pytest.raises(TorchwheelError, match=r"no library in it: setup.py found nothing to comp"):
+    with pytest.raises(TorchwheelError, match=r"no library in it: no \.cu was compiled: setup"):
         own_build.claims_of_built(wheel, CLAIMS, tmp_path)
 
 

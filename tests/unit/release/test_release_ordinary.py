@@ -9,9 +9,11 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from packaging.tags import parse_tag
 from release_artifacts import CPU, H200, ORDINARY, Artifacts, smoke_of, write_project
 
 import signing
@@ -26,6 +28,7 @@ from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline.inputs import claims_of
 from torchwheel.release.assemble import assemble
+from torchwheel.release.rules import name_and_tags
 from torchwheel.smoke.smoke_record import TestReport
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
@@ -287,3 +290,22 @@ def test_the_plan_of_a_release(checkout, monkeypatch):
     assert {"matrix", "kernels"} <= set(names)
     pipeline = json.loads(run(command("nox -s matrix -- --gitlab SELECTION"), SELECTION="release"))
     assert "assemble" in pipeline
+
+
+@pytest.mark.parametrize(
+    ("python_tag", "tag", "right"),
+    [
+        ("cp312", "cp312-cp312-manylinux_2_28_x86_64", True),
+        ("cp312", "cp311-cp311-manylinux_2_28_x86_64", False),
+        ("abi3", "cp39-abi3-manylinux_2_28_x86_64", True),
+        ("abi3", "cp312-cp312-manylinux_2_28_x86_64", False),
+        ("py3", "py3-none-manylinux_2_28_x86_64", True),
+        ("abi3", "cp39-abi3-manylinux_2_28_aarch64", False),
+    ],
+)
+def test_a_wheel_has_the_tags_of_its_variant(root: Path, python_tag: str, tag: str, right: bool):
+    variant = dataclasses.replace(next(iter(variants(root).values())), python_tag=python_tag)
+    sources = SimpleNamespace(matrix=load(root / "matrix.yaml"))
+    wheel = SimpleNamespace(name=sources.matrix.project.name, tags=frozenset(parse_tag(tag)))
+    case = SimpleNamespace(candidate=SimpleNamespace(wheel=wheel), variant=variant)
+    assert bool([*name_and_tags(sources, case)]) != right

@@ -90,12 +90,17 @@ def tagged(folder):
     return folder
 
 
+def of_the_stable_abi(folder):
+    return Path(shutil.copytree(ROOT / "tests" / "integration" / "existing", folder))
+
+
 PROJECTS = {
     "foreign": write_foreign_project,
     "asking": asking,
     "cmake": by_cmake,
     "asking-cmake": asking_by_cmake,
     "tagged": tagged,
+    "stable": of_the_stable_abi,
 }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from torchwheel import programs
+from torchwheel.inspect.build_script import BuildScript, Mention
 from torchwheel.pipeline.frontend import (
     build_wheel,
     compile_step,
@@ -17,6 +18,7 @@ from torchwheel.pipeline.frontend import (
     find_launcher,
 )
 from torchwheel.pipeline.repair import pack, stamp
+from torchwheel.sdist.build import stable_offer
 from torchwheel.sdist.build_folder import (
     LOCK,
     LOG,
@@ -38,7 +40,7 @@ from torchwheel.toolkit.toolkit_home import (
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
-from torchwheel_runtime.inspect.elf import read_library
+from torchwheel_runtime.inspect.elf import Library, UndefinedSymbol, read_library
 
 CXX = Path("/usr/bin/g++")
 CUDA_H = """\
@@ -456,6 +458,25 @@ def test_a_local_version_of_its_own_comes_before_ours(tmp_path):
     assert made.name == "ext-1.2+git.5.cu130torch2.11-cp311-cp311-linux_x86_64.whl"
     with pytest.raises(TorchwheelError, match=r"has the local version 'git\.5' already"):
         stamp(wheel, Claims("v", "aten", "2.11", toolkit="cu130"), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("needs", "target", "since"),
+    [
+        (("aoti_torch_get_data_ptr", "PyErr_SetString"), "2.11", "2.11"),
+        # A symbol that came after the release that the project names.
+        (("torch_from_blob", "torch_library_impl"), "2.10", "2.11"),
+        (("aoti_torch_get_data_ptr", "_ZN2at4_ops3add4callE"), "2.11", None),
+        (("aoti_torch_get_data_ptr", "torch_no_such_thing"), "2.11", None),
+        (("PyErr_SetString",), "2.11", None),
+        (("aoti_torch_get_data_ptr",), None, None),
+    ],
+)
+def test_a_library_of_the_stable_abi_could_serve_many_torches(needs, target, since):
+    library = Library("x/_C.so", "x86_64", None, (), tuple(map(UndefinedSymbol, needs)))
+    script = BuildScript({}, {}, stable=Mention(target, "setup.py:1") if target else None)
+    offer = stable_offer([library], script)
+    assert (f"torch>={since};" in offer) if since else not offer
 
 
 def test_the_sccache_of_an_environment_that_is_not_on_the_path_is_found(tmp_path, monkeypatch):

@@ -94,12 +94,26 @@ def test_archs_that_the_toolkit_cannot_compile_are_left_out_and_named():
     assert said == ["left out: 5.0: CUDA 13.0 cannot compile for it; CUDA 11.8 to 12.9 can"]
 
 
+def test_archs_that_torch_refuses_are_left_out_where_it_reads_them():
+    toolkit, said = chosen(archs="8.8 9.0")
+    assert toolkit.archs == parsed("9.0")
+    assert said == [
+        "left out: 8.8: the BuildExtension of torch 2.11 refuses it; see --archs-by declared"
+    ]
+    own = toolkit_for(
+        TORCH, None, "8.8 10.0f", ProjectSettings(None, None), said.append, {}, archs_by="declared"
+    )
+    assert own.archs == parsed("8.8", "10.0f")
+    assert len(said) == 1
+
+
 @pytest.mark.parametrize(
     ("torch", "asked", "archs", "says"),
     [
         (TORCH, "12.8", None, r"--toolkit 12\.8: expected CUDA 13, that of torch 2\.11\.0\+cu130"),
         (TORCH, None, "6.0", r"--archs: nothing to compile for: 6\.0: CUDA 13\.0 cannot"),
         (TORCH, None, "9.x", r'--archs: "9\.x" is not an arch'),
+        (TORCH, None, "8.8 10.0f", r"--archs: nothing to compile for: 8\.8: the BuildExtension of"),
         (with_cuda(None), None, None, r"built for CPUs only: .*--cpu"),
         (with_cuda(None, hip="6.4"), None, None, r"built with ROCm 6\.4: name a torch for CUDA"),
     ],

@@ -1,0 +1,79 @@
+"""The GPUs that torch finds in a build, and in no other process."""
+
+import json
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+
+from torchwheel.compilers import pretended_gpu
+
+ASK = """
+import json
+from torch.cuda import get_device_capability as first, is_available
+import torch
+count = torch.cuda.device_count()
+each = [torch.cuda.get_device_capability(i) for i in range(count)]
+print(json.dumps([is_available(), first() if count else None, each]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("archs", "found"),
+    [
+        ("7.5;9.0a;12.0+PTX", [(12, 0, ""), (9, 0, ""), (7, 5, "")]),
+        ("10.0 10.0f 10.3", [(10, 3, ""), (10, 0, "")]),
+        ("gfx90a:xnack-;gfx942;gfx1100",
+         [(11, 0, "gfx1100"), (9, 4, "gfx942"), (9, 0, "gfx90a:xnack-")]),
+        ("native Ampere", []),
+        ("", []),
+    ],
+)  # fmt: skip
+def test_a_gpu_of_each_arch_the_newest_first(archs, found):
+    assert pretended_gpu.capabilities(archs) == found
+
+
+@pytest.mark.parametrize(
+    ("hip", "environ", "device", "expected"),
+    [
+        (None, {"TORCH_CUDA_ARCH_LIST": "8.0;9.0"}, None, (9, 0, "")),
+        (None, {"TORCH_CUDA_ARCH_LIST": "8.0;9.0"}, 1, (8, 0, "")),
+        (None, {"TORCH_CUDA_ARCH_LIST": "8.0;9.0"}, "cuda:1", (8, 0, "")),
+        ("7.2", {"PYTORCH_ROCM_ARCH": "gfx942"}, "cuda", (9, 4, "gfx942")),
+        (None, {"PYTORCH_ROCM_ARCH": "gfx942"}, None, None),
+    ],
+)
+def test_the_answers(monkeypatch, hip, environ, device, expected):
+    cuda = types.SimpleNamespace(is_available=lambda: False)
+    torch = types.SimpleNamespace(cuda=cuda, version=types.SimpleNamespace(hip=hip))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    for name in ("TORCH_CUDA_ARCH_LIST", "PYTORCH_ROCM_ARCH"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    pretended_gpu.answer()
+    assert cuda.is_available() == (expected is not None)
+    if expected:
+        found = cuda.get_device_properties(device)
+        assert (found.major, found.minor, found.gcnArchName) == expected
+        assert cuda.get_device_capability(device) == expected[:2]
+        assert cuda.get_device_name(device) == found.name
+        assert cuda.current_device() == 0
+
+
+def test_torch_itself_calls_it_in_the_environment_of_a_build(tmp_path):
+    pytest.importorskip("torch", reason="torch is not installed")
+    pretended_gpu.install(tmp_path)
+
+    def ask(**environ: str) -> list[object]:
+        variables = {**os.environ, "TORCH_CUDA_ARCH_LIST": "8.0;9.0+PTX", **environ}
+        command = [sys.executable, "-c", ASK]
+        done = subprocess.run(command, env=variables, capture_output=True, check=True, text=True)
+        return json.loads(done.stdout)
+
+    none = ask(PYTHONPATH="")
+    assert ask(PYTHONPATH=str(tmp_path)) == [True, [9, 0], [[9, 0], [8, 0]]]
+    off = ask(PYTHONPATH=str(tmp_path), TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    assert off == none != [True, [9, 0], [[9, 0], [8, 0]]]
