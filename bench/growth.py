@@ -26,8 +26,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchwheel.image.images import ensure_image
 from torchwheel.image.engine import Engine, find_engine, volume_options
+from torchwheel.image.images import ensure_image
 from torchwheel.image.recipes import image_of
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
