@@ -219,7 +219,9 @@ def cluster(tmp_path, monkeypatch) -> Iterator[tuple[str, dict[str, subprocess.P
         found = {}
         for _ in range(2):
             one = f"127.0.0.1:{free_port()}"
-            token = printed("generate-jwt-hs256-server-token", "--secret-key", key, "--server", one)
+            token = printed(
+                "generate-jwt-hs256-server-token", f"--secret-key={key}", "--server", one
+            )
             found[one] = start("server", SERVER, address=one, scheduler=url, token=token)
         waited(lambda: servers() == 3)
         yield url, found

@@ -82,7 +82,8 @@ def failure_reason(log: Path, otherwise: str) -> str:
         # Our own nvcc says why it compiled nothing; else the compiler's first error counts.
         own = [number for number in errors if lines[number].startswith("torchwheel: ")]
         compilers = (n for n, line in enumerate(lines) if _COMPILER_ERROR.match(line))
-        errors += own[:1] or [*compilers][:1]
+        named = [number for number in errors if not _COMPILER_FAILED.match(lines[number])]
+        errors += own[:1] or [*compilers][:1] or named[-1:]
     if not errors:
         return _last_words(lines, otherwise)
     return _whole(lines, errors[-1]).removeprefix("error: ").removeprefix("torchwheel: ")

@@ -303,6 +303,15 @@ def test_a_compilers_line_is_a_step(line, says):
             ["/p/a.cu(12): error: no y", "ninja: build stopped: subcommand failed."],
             "/p/a.cu(12): error: no y",
         ),
+        # Our own builder has said it, and no line of a compiler has a place.
+        (
+            [
+                "error: building obj/a.o failed: At end of source: error: x",
+                "At end of source: error: x",
+                "ninja: build stopped: subcommand failed.",
+            ],
+            "building obj/a.o failed: At end of source: error: x",
+        ),
         (
             ["a.cpp:3:1: error: x", "gmake[2]: *** [x.dir/a.cpp.o] Error 1"],
             "a.cpp:3:1: error: x",
