@@ -1,6 +1,6 @@
-"""Debian as images need it: the packages of one day, each release's C library and compiler.
+"""Debian as images need it: each release's C library and compiler, and its packages of one day.
 
-Debian's packages are those of one day, from a service that keeps every state.
+A service that keeps every state of the archive has them.
 """
 
 import http.client
