@@ -53,7 +53,7 @@ _WITH_SERVER = """\
 SCCACHE_START_SERVER=1 SCCACHE_NO_DAEMON=1 "$0" >/dev/null 2>&1 &
 for _ in 1 2 3 4 5 6 7 8 9 10; do "$0" --zero-stats >/dev/null 2>&1 && break; sleep 0.3; done
 "$@"; status=$?
-"$0" --stop-server >/dev/null 2>&1
+"$0" --stop-server >/dev/null 2>&1 && wait
 exit $status"""
 
 
