@@ -17,7 +17,7 @@ from torchwheel.check.audit import (
 )
 from torchwheel.check.facts import GateError, Limits, WheelFacts
 from torchwheel.check.limited_api import python_faults
-from torchwheel.check.named_gates import unnamed_text
+from torchwheel.check.named_gates import unnamed_fault
 from torchwheel_runtime.claims import Claims, Part
 from torchwheel_runtime.inspect.elf import (
     PYTHON,
@@ -26,7 +26,6 @@ from torchwheel_runtime.inspect.elf import (
     Library,
     UndefinedSymbol,
     is_cxx,
-    libraries_not_named,
 )
 from torchwheel_runtime.validate.at_load import tag_floor
 from torchwheel_runtime.versions import version_numbers
@@ -74,8 +73,8 @@ def runtime(facts: WheelFacts, limits: Limits) -> str:
     permitted = allowed_libraries(claims) | own
     meant: list[str] = []
     for library in libraries:
-        if unnamed := libraries_not_named(library.needed, library.undefined):
-            raise GateError(f"{library.name} {unnamed_text(unnamed)}")
+        if fault := unnamed_fault(library):
+            raise GateError(f"{library.name} {fault}")
         part = claims.part_of(library.name)
         allowed = allowed_for_part(part) if part else permitted
         outside = sorted(set(library.needed) - allowed)

@@ -7,7 +7,7 @@ holds if none of its findings is an error.
 import dataclasses
 import fnmatch
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from packaging.specifiers import SpecifierSet
@@ -19,7 +19,7 @@ from torchwheel.data import read
 from torchwheel.inspect.installed import OF_PYTHON, owner_of
 from torchwheel.inspect.library_facts import MODULE, LibraryFacts
 from torchwheel_runtime.arch.model import BRANDS, Backend
-from torchwheel_runtime.inspect.elf import qualified_name
+from torchwheel_runtime.inspect.elf import Library, libraries_not_named, qualified_name
 from torchwheel_runtime.text import join_names, quote, shorten
 from torchwheel_runtime.validate.at_load import tag_floor
 from torchwheel_runtime.validate.findings import Level
@@ -230,8 +230,8 @@ def runtime(case: NamedCase) -> Iterator[Row]:
                 f"needs {join_names(outside)}: not in the wheel, of torch or in a manylinux policy",
                 library.name,
             )
-        if library.unnamed:
-            yield _error(unnamed_text(library.unnamed), library.name)
+        if fault := unnamed_fault(library):
+            yield _error(fault, library.name)
         if _DRIVER in library.needed:
             yield _warning(f"needs {_DRIVER}: it cannot be loaded where no driver is", library.name)
         if copied := _copy_of(case, library):
@@ -240,10 +240,12 @@ def runtime(case: NamedCase) -> Iterator[Row]:
         yield from _runtime_findings(case, library)
 
 
-def unnamed_text(libraries: Sequence[str]) -> str:
-    """What the loader does about versions of libraries that are not NEEDED."""
+def unnamed_fault(library: Library) -> str | None:
+    """What the loader does about versions of libraries that are not NEEDED; None without any."""
+    if not (unnamed := libraries_not_named(library.needed, library.undefined)):
+        return None
     return (
-        f"needs versions of symbols of {', '.join(libraries)}, which it does not name among those "
+        f"needs versions of symbols of {', '.join(unnamed)}, which it does not name among those "
         "that it needs: the loader ends the process"
     )
 

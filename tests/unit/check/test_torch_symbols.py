@@ -20,6 +20,7 @@ from torchwheel.check.torch_symbols import (
 )
 from torchwheel.inspect.library_facts import LibraryFacts
 from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.inspect.elf import UndefinedSymbol
 
 FAIL = (
     "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
@@ -55,7 +56,8 @@ def test_a_release_between_others() -> None:
 
 
 def library(*torch: str, exports: tuple[str, ...] = ()) -> LibraryFacts:
-    return LibraryFacts("demo/_C.so", 1, torch=frozenset(torch), exports=frozenset(exports))
+    undefined = tuple(map(UndefinedSymbol, torch))
+    return LibraryFacts("demo/_C.so", undefined=undefined, exports=frozenset(exports))
 
 
 def test_the_torch_that_a_library_fits() -> None:
