@@ -82,11 +82,9 @@ Judged = tuple[tuple[CheckResult, ...], tuple[Finding, ...]]
 """The verdict of every gate, and all findings."""
 
 
-def run_gates(
-    wheel: Path, limits: Limits, *, cuobjdump: Path | None = None
-) -> tuple[CheckResult, ...]:
-    """Judge a wheel by every gate; `cuobjdump` is looked for if none is given."""
-    return judge(read_facts(wheel, cuobjdump), limits)
+def run_gates(wheel: Path, limits: Limits) -> tuple[CheckResult, ...]:
+    """Judge a wheel by every gate."""
+    return judge(read_facts(wheel), limits)
 
 
 def judge(facts: WheelFacts, limits: Limits) -> tuple[CheckResult, ...]:

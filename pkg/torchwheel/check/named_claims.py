@@ -48,7 +48,9 @@ def claims_of(inspection: Inspection) -> NamedClaims:
     said = read_local_version(version)
     requires = (metadata.requires_dist if metadata else None) or []
     on_torch = [
-        r for r in requires if canonicalize_name(r.name) == "torch" and not _extra(r.marker)
+        r
+        for r in requires
+        if canonicalize_name(r.name) == "torch" and "extra" not in str(r.marker or "")
     ]
     return NamedClaims(
         interpreters=_parts(tag.interpreter for tag in tags),
@@ -58,10 +60,6 @@ def claims_of(inspection: Inspection) -> NamedClaims:
         local=said,
         cuda=said.cuda or _required_cuda(r.name for r in requires),
     )
-
-
-def _extra(marker: object) -> bool:
-    return "extra" in str(marker or "")
 
 
 def _parts(values: Iterable[str]) -> tuple[str, ...]:

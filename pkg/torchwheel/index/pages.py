@@ -128,7 +128,7 @@ def _head_json(project: str, status: ProjectStatus | None, bundled: Sequence[str
 
 
 def _listing(
-    entry: Callable[[File, str, str | None], "_PageRow"],
+    entry: Callable[[File, str, str | None], tuple[bytes, bytes]],
     files: tuple[File, ...],
     yanked: tuple[str | None, ...],
     root: str,
@@ -147,10 +147,10 @@ def _listing(
     ]
     versions = json.dumps(sorted(dict.fromkeys(file.wheel.version for file in files)))
     return _Listing(
-        _without_first_separator([entry.row for entry in entries]),
+        _without_first_separator([row for row, _ in entries]),
         (
             f'"versions": {versions}, "files": ['.encode(),
-            *_without_first_separator([entry.json for entry in entries]),
+            *_without_first_separator([text for _, text in entries]),
             b"\n]}\n",
         ),
     )
@@ -160,19 +160,12 @@ def _without_first_separator(parts: list[bytes]) -> tuple[bytes, ...]:
     return (parts[0][1:], *parts[1:]) if parts else ()
 
 
-@dataclasses.dataclass(frozen=True)
-class _PageRow:
-    """A file on a page: its row of the table, and its entry of the JSON document.
+def _entry(file: File, root: str, why: str | None) -> tuple[bytes, bytes]:
+    """A file on the pages from which `root` leads to the root of the index.
 
-    Each begins with what separates it from the one before.
+    Its row of the table, and its entry of the JSON document; each begins with what separates it
+    from the one before.
     """
-
-    row: bytes
-    json: bytes
-
-
-def _entry(file: File, root: str, why: str | None) -> _PageRow:
-    """The entry of a file on the pages from which `root` leads to the root of the index."""
     wheel, address, provenance = file.wheel, root + file.address, file.provenance
     metadata = {"sha256": wheel.metadata_sha256}
     document = {
@@ -208,7 +201,7 @@ def _entry(file: File, root: str, why: str | None) -> _PageRow:
         wheel.uploaded,
     ]
     row = "".join(f"<td>{cell}</td>" for cell in cells)
-    return _PageRow(f"\n<tr>{row}</tr>".encode(), f",\n{text}".encode())
+    return f"\n<tr>{row}</tr>".encode(), f",\n{text}".encode()
 
 
 def _note_html(file: File, why: str | None) -> str:
