@@ -100,7 +100,13 @@ def test_cuda_is_that_of_the_version_else_of_a_requirement() -> None:
 PLAIN = "demo-1.0-cp312-cp312-manylinux_2_28_x86_64.whl"
 FOR_CPUS = PLAIN.replace("1.0-", "1.0+cpu-")
 NEW_STRINGS = FILE.replace("torch2.8", "torch2.6cxx11abiTRUE")
-FREE_THREADED = {tag: FILE.replace("cp312-cp312", tag) for tag in ("cp314-cp314t", "cp314-cp314")}
+FREE_THREADED, WITH_GIL = (
+    FILE.replace("cp312-cp312", tag) for tag in ("cp314-cp314t", "cp314-cp314")
+)
+ONE_PYTHON = "demo/_C.cpython-{}-x86_64-linux-gnu.so"
+ONLY = (
+    "error demo/_C.cpython-{0}-x86_64-linux-gnu.so: only cp{0} imports it, and the wheel is for {1}"
+)
 ABI3 = FILE.replace("cp312-cp312", "cp39-abi3")
 LACKS = "error demo/_C.so: is for torch 2.6 too, by {}, and c10::f is not in 2.6"
 OF_OLD_STRINGS = asking(OLD)
@@ -180,49 +186,23 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
         ),
     ],
     "python-abi": [
-        (case(changed(name="demo/_C.cpython-312-x86_64-linux-gnu.so")), []),
         (case(changed(name="demo/_C.abi3.so"), ABI3), []),
         *(
-            (
-                case(changed(name=f"demo/_C.cpython-{own}-x86_64-linux-gnu.so"), file),
-                [
-                    f"error demo/_C.cpython-{own}-x86_64-linux-gnu.so: only cp{own} imports it, "
-                    f"and the wheel is for {tag}"
-                ],
-            )
-            for own, file, tag in (("310", ABI3, "cp39-abi3"), ("311", FILE, "cp312-cp312"))
-        ),
-        # A free-threaded Python has an ABI of its own, and so have its libraries.
-        *(
-            (
-                case(
-                    changed(name=f"demo/_C.cpython-{own}-x86_64-linux-gnu.so"), FREE_THREADED[tag]
-                ),
-                []
-                if says is None
-                else [
-                    f"error demo/_C.cpython-{own}-x86_64-linux-gnu.so: only {says} imports it, and "
-                    f"the wheel is for {tag}"
-                ],
-            )
-            for own, tag, says in (
-                ("314t", "cp314-cp314t", None),
-                ("314", "cp314-cp314", None),
-                ("314", "cp314-cp314t", "cp314"),
-                ("314t", "cp314-cp314", "cp314t"),
+            (case(changed(name=ONE_PYTHON.format(own)), file), says)
+            for own, file, says in (
+                ("312", FILE, []),
+                ("310", ABI3, [ONLY.format("310", "cp39-abi3")]),
+                ("311", FILE, [ONLY.format("311", "cp312-cp312")]),
+                # A free-threaded Python has an ABI of its own, and so have its libraries.
+                ("314t", FREE_THREADED, []),
+                ("314", WITH_GIL, []),
+                ("314", FREE_THREADED, [ONLY.format("314", "cp314-cp314t")]),
+                ("314t", WITH_GIL, [ONLY.format("314t", "cp314-cp314")]),
             )
         ),
         (
-            case(
-                asking(
-                    name="demo/_C.cpython-311-x86_64-linux-gnu.so",
-                    exports=frozenset({"PyInit__C"}),
-                )
-            ),
-            [
-                "error demo/_C.cpython-311-x86_64-linux-gnu.so: only cp311 imports it, and the "
-                "wheel is for cp312-cp312"
-            ],
+            case(asking(name=ONE_PYTHON.format("311"), exports=frozenset({"PyInit__C"}))),
+            [ONLY.format("311", "cp312-cp312")],
         ),
         (case(asking("PyList_New", "PyUnicode_Ready")), []),
         (case(asking("PyList_New", "PyUnicode_AsUTF8String"), ABI3), []),
@@ -364,16 +344,16 @@ def test_each_front_end_of_a_universal_wheel_has_a_torch_of_its_own() -> None:
 
 
 def test_a_fault_of_metadata_is_said_once(tmp_path: Path) -> None:
-    def bend(members: dict[str, bytes]) -> None:
-        name = "demo-1.0.0.dist-info/METADATA"
-        members[name] = members[name].replace(b"Metadata-Version: ", b"Metadata-Version: 9", 1)
+    name = "demo-1.0.0.dist-info/METADATA"
+    for old, new in (
+        (b"Metadata-Version: ", b"Metadata-Version: 9"),
+        (b"\nVersion: 1", b"\nVersion: x"),
+    ):
 
-    def break_version(members: dict[str, bytes]) -> None:
-        name = "demo-1.0.0.dist-info/METADATA"
-        members[name] = members[name].replace(b"\nVersion: 1.0.0", b"\nVersion: one", 1)
+        def bend(members: dict[str, bytes], old: bytes = old, new: bytes = new) -> None:
+            members[name] = members[name].replace(old, new, 1)
 
-    for change in (bend, break_version):
-        (finding,) = judge_named(make_wheel(tmp_path, claims=None, bend=change))[1]
+        (finding,) = judge_named(make_wheel(tmp_path, claims=None, bend=bend))[1]
         assert finding.says.count("METADATA is not valid") == 1
 
 
