@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import jinja2
 
-from torchwheel.index.front import fronts, pip_command
+from torchwheel.index.front import archs_of, fronts, pip_command
 from torchwheel.index.listing import File, Index, IndexGroup
 from torchwheel.index.needs import KEY
 from torchwheel.index.withdrawals import ProjectStatus
@@ -50,7 +50,9 @@ class _Listing:
 
 def index_pages(index: Index) -> Iterator[Page]:
     """Every page of an index."""
-    front = _template("front.html.j2").render(fronts=list(fronts(index)), groups=index.groups)
+    front = _template("front.html.j2").render(
+        fronts=list(fronts(index)), groups=index.groups, archs_of=archs_of, size_text=size_text
+    )
     yield Page(("index.html",), (front.encode(),))
     # Most groups list the same files: an entry differs by the depth of its page and by its note.
     list_files = functools.cache(functools.partial(_listing, functools.cache(_entry)))
