@@ -153,6 +153,6 @@ def _download_json(download: Download) -> dict[str, Any]:
     return {
         "file": download.wheel.file,
         "sha256": download.wheel.sha256,
-        "verified": download.signature.verified,
+        "verified": download.signature.ok,
         "signature": download.signature.says,
     }

@@ -16,9 +16,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from torchwheel.findings import CheckResult
 from torchwheel.index.groups import accepts
 from torchwheel.index.needs import WheelNeeds, needs_of_claims
-from torchwheel.install.attestation import Signature, Trust, verify_signature
+from torchwheel.install.attestation import Trust, verify_signature
 from torchwheel.install.choose import Judgement, best, judge
 from torchwheel.install.downloaded import (
     TORCH,
@@ -188,7 +189,7 @@ class Download:
     wheel: OfferedWheel
     path: Path
     metadata: WheelMetadata
-    signature: Signature
+    signature: CheckResult
 
 
 @dataclasses.dataclass(frozen=True)
