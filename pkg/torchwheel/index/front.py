@@ -120,7 +120,8 @@ def _choices(index: Index, project: str, files: Sequence[File]) -> Iterator[Inst
         # The wheels that pip takes for the version alone come first: the universal one, mostly.
         named = {file for file in own if file in group.yanked and file.version.local}
         wanted = [
-            (f"{project}=={file.version.public}", file, False) for file in _offered(group, own)
+            (f"{project}=={file.version.public}", file, False)
+            for file in _wheels_for_all(group, own)
         ]
         wanted += [(f"{project}=={file.version}", file, True) for file in own if file in named]
         found: dict[tuple[str, str, bool], dict[str, str]] = {}
@@ -137,7 +138,7 @@ def _choices(index: Index, project: str, files: Sequence[File]) -> Iterator[Inst
             )
 
 
-def _offered(group: IndexGroup, files: Sequence[File]) -> Sequence[File]:
+def _wheels_for_all(group: IndexGroup, files: Sequence[File]) -> Sequence[File]:
     """The wheels that a group gives to everybody: no pure one where there is a native one."""
     open_to_all = [file for file in files if file not in group.yanked]
     return [file for file in open_to_all if "any" not in file.machines] or open_to_all

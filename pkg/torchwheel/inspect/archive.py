@@ -46,7 +46,7 @@ class Archive:
     def starts_with(self, member: Member, start: bytes) -> bool:
         """Whether a member's bytes begin so."""
         found = b""
-        for data in self._unpacked(member, 1 << 10):
+        for data in self._unpack(member, 1 << 10):
             found += data
             if len(found) >= len(start):
                 break
@@ -64,7 +64,7 @@ class Archive:
     def blocks(self, member: Member) -> Iterator[bytes]:
         """The bytes of a member, block by block; a WheelError unless they are what it claims."""
         crc = size = 0
-        for data in self._unpacked(member, _BLOCK):
+        for data in self._unpack(member, _BLOCK):
             size += len(data)
             if size > member.size:
                 break
@@ -75,7 +75,7 @@ class Archive:
         if crc != member.crc:
             raise _MemberError(f"member {member.name!r} does not have its checksum")
 
-    def _unpacked(self, member: Member, block: int) -> Iterator[bytes]:
+    def _unpack(self, member: Member, block: int) -> Iterator[bytes]:
         at, rest = member.data, member.packed
         unpack = zlib.decompressobj(-zlib.MAX_WBITS) if member.method == DEFLATED else None
         while rest:

@@ -206,7 +206,7 @@ def _read(path: Path, name: str, size: int) -> LibraryFacts:
             machine=elf.machine_name,
             soname=next(iter(elf.dynamic_texts(SONAME)), None),
             needed=needed,
-            undefined=tuple(_kept(undefined)),
+            undefined=tuple(_symbols_to_keep(undefined)),
             size=size,
             run_paths=tuple(part for text in paths for part in text.split(":")),
             runtimes=find_runtimes(
@@ -218,7 +218,7 @@ def _read(path: Path, name: str, size: int) -> LibraryFacts:
         )
 
 
-def _kept(symbols: Iterable[UndefinedSymbol]) -> Iterator[UndefinedSymbol]:
+def _symbols_to_keep(symbols: Iterable[UndefinedSymbol]) -> Iterator[UndefinedSymbol]:
     """The symbols that are judged: a symbol with a version names its library, never torch's."""
     yield from {(s.version, s.library): s for s in symbols if s.version}.values()
     free = (symbol for symbol in symbols if not (symbol.version or symbol.weak))

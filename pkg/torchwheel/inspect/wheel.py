@@ -199,13 +199,13 @@ def open_wheel(path: Path) -> Iterator[OpenWheel]:
         raise WheelError(f"{escape(path.name)}: {error}") from error
     with open_archive(path) as archive:
         try:
-            wheel = _verified(path, named, archive)
+            wheel = _read_and_verify(path, named, archive)
         except WheelError as error:
             raise WheelError(f"{path.name}: {error}") from error
         yield OpenWheel(wheel, archive)
 
 
-def _verified(path: Path, named: WheelName, archive: Archive) -> Wheel:
+def _read_and_verify(path: Path, named: WheelName, archive: Archive) -> Wheel:
     return Wheel(
         path=path,
         size=path.stat().st_size,

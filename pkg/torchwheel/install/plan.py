@@ -238,7 +238,7 @@ def plan(
             if name == TORCH or _is_met(requirement, chosen.get(name, known.get(name))):
                 continue
             requirement.marker = None
-            found = _offered(index, requirement, environment, fetch)
+            found = _find_offer(index, requirement, environment, fetch)
             if found is None and name in (OURS, *asking.wheel.bundled):
                 if index is None:
                     says = f"expected the index that the bundled package {name} is from, found none"
@@ -269,7 +269,7 @@ def _is_met(requirement: Requirement, version: str | None) -> bool:
         return False
 
 
-def _offered(
+def _find_offer(
     index: str | None, requirement: Requirement, environment: TargetEnvironment, fetch: Fetch
 ) -> Judgement | None:
     """The best wheel of a requirement, if the index offers the project at all."""
