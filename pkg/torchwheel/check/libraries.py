@@ -99,8 +99,6 @@ def _why_not(claims: Claims, part: Part | None) -> str:
     return reason_for(claims.backend or claims.abi)
 
 
-CPU = "libtorch_cpu.so"
-"""The library whose symbols every torch has, a CPU-only one too."""
 NAMED = 4
 _OF_DRIVER = re.compile("(cu|nvml)[A-Z]")
 _LOADER = frozenset({"dlopen", "dlsym", "dlclose", "dlerror"})
@@ -199,19 +197,17 @@ def _faults_of_part(part: Part, symbols: set[UndefinedSymbol]) -> Iterator[str]:
 
 
 def _stable_faults(release: str, symbols: set[UndefinedSymbol]) -> Iterator[str]:
-    table = tables.symbols_by_release().get(release)
-    if table is None:
-        have = ", ".join(tables.symbols_by_release())
+    table = tables.export_table()
+    if release not in table.releases_by_library:
+        have = ", ".join(table.releases_by_library)
         raise GateError(
             f"no list of torch {release}'s symbols (have {have}): make it with "
             "python -m torchwheel.check.torch_symbols TORCH_WHEEL"
         )
-    homes = {name: library for library in sorted(table, reverse=True) for name in table[library]}
-    everywhere = table.get(CPU, frozenset())
     for symbol in symbols:
-        if symbol.name in everywhere or (symbol.weak and optional_symbol(symbol.name)):
+        home = table.home_of(symbol.name, release)
+        if home == tables.CPU or (symbol.weak and optional_symbol(symbol.name)):
             continue
-        home = homes.get(symbol.name)
         if home is None:
             yield _unknown_symbol(symbol, release)
         elif not symbol.weak:
