@@ -88,7 +88,7 @@ def metadata(case: NamedCase) -> Iterator[Row]:
 
 def gpu_code(case: NamedCase) -> Iterator[Row]:
     """All GPU code can be read, and is of the backend that the version names."""
-    claims, libraries = case.claims, case.facts.libraries
+    claims, libraries, named = case.claims, case.facts.libraries, case.facts.named
     for library in libraries:
         for fault in (library.problem, library.targets_problem):
             if fault:
@@ -104,19 +104,13 @@ def gpu_code(case: NamedCase) -> Iterator[Row]:
         if claimed and others and backend not in found:
             brand = BRANDS["rocm" if backend == "cuda" else "cuda"]
             yield _error(f"is for {BRANDS[backend]} {claimed}, has {brand} code")
-        elif claimed and _is_local(case) and not found and not unread:
+        elif claimed and named and named.version.local and not (found or unread):
             # What calls CUDA's driver itself may need no kernel of its own.
             level: Level = "warning" if any(_DRIVER in lib.needed for lib in libraries) else "error"
             says = f"is for {BRANDS[backend]} {claimed}, has no GPU code"
             yield (says, level, "")
     if claims.local.cpu and found:
         yield _error("is for CPUs by its version, and has code for GPUs")
-
-
-def _is_local(case: NamedCase) -> bool:
-    """Whether the wheel's own version names the toolkit."""
-    named = case.facts.named
-    return bool(named and named.version.local)
 
 
 def _not_judged(case: NamedCase) -> Iterator[Row]:

@@ -97,13 +97,14 @@ def _around_rows(
     group: IndexGroup, project: str, status: ProjectStatus | None
 ) -> tuple[bytes, bytes]:
     """What comes before and after the rows of a project's HTML page."""
+    others = [one for one in group.bundled if one.partition("==")[0] != project]
     text = _template("project.html.j2").render(
         api_version=API_VERSION,
         group=group,
         project=project,
         status=status,
         rows=_ROWS,
-        command=pip_command(_ADDRESS, _requirements(group, project)).partition(_ADDRESS),
+        command=pip_command(_ADDRESS, (project, *others)).partition(_ADDRESS),
     )
     head, _, tail = text.partition(_ROWS)
     return head.encode(), tail.encode()
@@ -112,11 +113,6 @@ def _around_rows(
 _ADDRESS = "ADDRESS_OF_THE_FOLDER_ABOVE"
 _ROWS = "\0"
 """Stands for the rows in the template's text, which has no such character."""
-
-
-def _requirements(group: IndexGroup, project: str) -> list[str]:
-    """The project and the bundled packages of its group."""
-    return [project, *(one for one in group.bundled if one.partition("==")[0] != project)]
 
 
 def _head_json(project: str, status: ProjectStatus | None, bundled: Sequence[str]) -> bytes:

@@ -230,7 +230,7 @@ def plan(
     downloads = [_download(first, environment, folder, fetch, trust, version)]
     others: dict[str, Requirement] = {}
     known = environment.versions
-    chosen = {_project(first): str(version)}
+    chosen = {canonicalize_name(first.candidate.file.partition("-")[0]): str(version)}
     # It grows while it is read: a requirement that the index offers has requirements, too.
     for asking in downloads if dependencies else ():
         for requirement in asking.metadata.needed(environment.markers):
@@ -254,10 +254,6 @@ def plan(
             downloads.append(_download(found, environment, folder, fetch, trust))
             chosen[name] = str(found.candidate.version)
     return InstallPlan(tuple(downloads), tuple(others.values()))
-
-
-def _project(judgement: Judgement) -> NormalizedName:
-    return canonicalize_name(judgement.candidate.file.partition("-")[0])
 
 
 def _is_met(requirement: Requirement, version: str | None) -> bool:
