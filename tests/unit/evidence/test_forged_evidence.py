@@ -301,7 +301,7 @@ STATEMENTS = {
     ("predicateType",): ("https://evil.example/v1", "statement.predicateType: Input should be"),
     ("_type",): ("https://in-toto.io/Statement/v0.1", "statement._type: Input should be"),
     ("subject",): ([], "statement.subject: List should have at least 1 item"),
-    ("predicate",): ({}, "statement.predicate.buildDefinition: Field required"),
+    ("predicate",): ({}, "statement.predicate.buildDefinition.resolvedDependencies[0].uri: Field"),
     BUILDER: ("https://evil.example", f"provenance: expected builder {BUILD.signer}, as the cert"),
     (*SOURCE, "digest"): (
         {"gitCommit": OTHER_COMMIT},
