@@ -48,7 +48,10 @@ def verify(
     checks = [_judge_hash(path, digest, known, sums)]
     own: list[Attestation] = []
     broken: list[str] = []
-    for bundle in _beside(path) if bundles is None else bundles:
+    if bundles is None:
+        beside = (Path(BUNDLES).name, BUNDLES)
+        bundles = [one for pattern in beside for one in sorted(path.parent.glob(pattern))]
+    for bundle in bundles:
         try:
             own += [a for a in read(bundle) if (path.name, digest) in a.subjects]
         except TorchwheelError as error:
@@ -90,11 +93,6 @@ def verify_text(path: Path, checks: Sequence[CheckResult]) -> str:
     cells = [("ok" if check.ok else "FAILED", check.name, check.says) for check in checks]
     rows = [escape(path.name), *table_rows("<6 <10 <", cells)]
     return "".join(f"{row}\n" for row in rows)
-
-
-def _beside(path: Path) -> list[Path]:
-    name = Path(BUNDLES).name
-    return [*sorted(path.parent.glob(name)), *sorted(path.parent.glob(BUNDLES))]
 
 
 def _judge_hash(path: Path, digest: str, known: str | None, sums: Path | None) -> CheckResult:

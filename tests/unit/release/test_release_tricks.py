@@ -194,7 +194,7 @@ METADATA = {
 def rebuilt(artifacts, tmp_path, monkeypatch):
     """`rebuilt(variant, …)`: a wheel as a run stamps it, where the sources give `demo` alone."""
     base = make_wheel(tmp_path / "base", claims=None, requires=())
-    monkeypatch.setattr(sdists, "_built", lambda _: base)
+    monkeypatch.setattr(sdists, "_wheel_of", lambda _: base)
     monkeypatch.setattr("torchwheel.release.assemble.sdist_faults", sdists.sdist_faults)
 
     def stamped(variant: str, **bent: object) -> Path:
@@ -215,9 +215,21 @@ def rebuilt(artifacts, tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("green_gates")
-def test_a_wheel_has_the_metadata_that_its_sources_give(artifacts, rebuilt):
-    rebuilt(NATIVE, bend=with_member("sboms/auditwheel.cdx.json"))
+def test_a_wheel_has_the_files_that_its_sources_give_and_libraries(artifacts, rebuilt):
+    libraries = dict.fromkeys(("demo/_lib/x.so", "demo.libs/liby-1.so.2"), b"library")
+    parts = {"demo-1.0.0.dist-info/sboms/auditwheel.cdx.json": b"{}"}
+    rebuilt(NATIVE, bend=lambda members: members.update({**libraries, **parts}))
     run(artifacts)
+
+
+@pytest.mark.usefixtures("green_gates")
+@pytest.mark.parametrize("name", ["demo/extra.py", "demo/__init__.py"])
+def test_another_module_is_refused(artifacts, rebuilt, name):
+    wheel = rebuilt(NATIVE, bend=lambda members: members.update({name: b"answer = 1\n"}))
+    assert refused(artifacts) == [
+        f'demo-1.0.0.tar.gz: gives another wheel than {wheel.name}: "{name}" differs; '
+        "assemble from the sources that the wheels were built from"
+    ]
 
 
 @pytest.mark.usefixtures("green_gates")
