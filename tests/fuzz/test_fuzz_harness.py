@@ -178,5 +178,16 @@ def test_mutations_reach_beyond_the_first_check(name, tmp_path):
     assert refused or target.tolerant
 
 
+def test_what_earlier_runs_found_is_in_the_corpus():
+    kept = {f"{path.parent.name}/{path.name}" for path in (HERE / "corpus").rglob("*")}
+    assert kept >= {
+        "inspect/tag of escape sequences",
+        "lock/line break in the name of a torch",
+        "lock/line separator in a platform",
+        "sdist/long name of 4 GiB",
+    }
+    assert all(set(TARGETS[name].corpus().others) for name in ("inspect", "lock", "sdist"))
+
+
 if __name__ == "__main__":
     print(json.dumps(faults_of_readers()))

@@ -255,21 +255,6 @@ def test_a_wheel_that_was_downloaded(checkout, tmp_path, monkeypatch):
     assert "FAILED" not in run(line, WHEEL=wheel, FILE=bundle)
 
 
-def test_the_plan_of_a_release(checkout, monkeypatch):
-    """For GitHub and for GitLab, as the two CIs ask for it."""
-    plan = json.loads(run(command("nox -s matrix -- --github release")))
-    assert [entry["variant"] for entry in plan["include"]] == ["cu130-stable", "pure"]
-    monkeypatch.setenv("GITHUB_OUTPUT", str(checkout / "output"))
-    line = command("nox -s matrix -- --github --output").replace(
-        "$GITHUB_OUTPUT", str(checkout / "output")
-    )
-    run(line, SELECTION="release")
-    names = [one.partition("=")[0] for one in (checkout / "output").read_text().splitlines()]
-    assert {"matrix", "kernels"} <= set(names)
-    pipeline = json.loads(run(command("nox -s matrix -- --gitlab SELECTION"), SELECTION="release"))
-    assert "assemble" in pipeline
-
-
 @pytest.mark.parametrize(
     ("python_tag", "tag", "right"),
     [
