@@ -24,11 +24,6 @@ BESIDE = "https://host/attestation.sigstore.json"
 PROVENANCE = "https://host/demo.provenance"
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    return signing.open_root(tmp_path_factory.mktemp("roots") / "ours")
-
-
 @pytest.fixture
 def wheel(tmp_path):
     path = tmp_path / candidate("1.0+cu130torch2.11").file
