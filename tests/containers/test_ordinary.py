@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from foreign_environments import check_all
 
+from gitmaker import repository
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
 from torchwheel.inspect.wheel import read_wheel
@@ -167,19 +168,14 @@ def test_archs_that_its_setup_hard_codes_are_named(plus, wheels):
 @pytest.mark.nightly
 def test_a_subfolder_of_a_tag_is_built_with_what_lies_beside_it(plus, environ, tmp_path):
     """hopper/setup.py with sources in ../csrc, whose version is that of git's tag."""
-    repository, setup = tmp_path / "repository", plus / "setup.py"
+    origin, setup = tmp_path / "repository", plus / "setup.py"
     text = setup.read_text().replace('version="1.0"', "use_scm_version={'root': '..'}")
     setup.write_text(text.replace('"csrc/', '"../csrc/'))
-    shutil.copytree(plus, repository / "hopper", ignore=shutil.ignore_patterns("csrc", "*.yaml"))
-    shutil.copytree(plus / "csrc", repository / "csrc")
-    own = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-    for arguments in (
-        *(["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "a"]),
-        *(["tag", "v0.4.0+cu13"], ["config", "uploadpack.allowAnySHA1InWant", "true"]),
-    ):
-        subprocess.run(["git", *own, "-C", repository, *arguments], check=True)
+    shutil.copytree(plus, origin / "hopper", ignore=shutil.ignore_patterns("csrc", "*.yaml"))
+    shutil.copytree(plus / "csrc", origin / "csrc")
+    repository(origin, "v0.4.0+cu13")
     matrix = (plus / "matrix.yaml").read_text()
-    source = f'"git+file://{repository}@v0.4.0+cu13#subdirectory=hopper"'
+    source = f'"git+file://{origin}@v0.4.0+cu13#subdirectory=hopper"'
     matrix = matrix.replace("source: .", f"source: {source}")
     folder = tmp_path / "matrix"
     folder.mkdir()

@@ -1,14 +1,14 @@
 """Images of builds: what is built, from which snapshot."""
 
 import dataclasses
-import http.server
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from loopback import serving
+from loopback import answering
+from programmaker import program
 from torchwheel.image.debian import require_snapshot, service_of
 from torchwheel.image.recipes import (
     BaseImage,
@@ -235,9 +235,6 @@ def test_recipe_scripts_are_well_formed(tmp_path):
         subprocess.run(["bash", "-n", str(script)], check=True)
 
 
-# Packages of a fixed day, and the versions that are expected of them.
-
-
 DAY = "20261030T120000Z"
 
 
@@ -245,16 +242,8 @@ DAY = "20261030T120000Z"
 def service():
     """Has Debian's bullseye of one day."""
 
-    class Snapshots(http.server.BaseHTTPRequestHandler):
-        def do_HEAD(self):
-            there = self.path == f"/debian/{DAY}/dists/bullseye/InRelease"
-            self.send_response(200 if there else 404)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    with serving(Snapshots) as address:
+    there = f"/debian/{DAY}/dists/bullseye/InRelease"
+    with answering(lambda path: (200 if path == there else 404, {}, b"")) as address:
         yield address
 
 
@@ -321,15 +310,13 @@ def test_every_stage_of_an_image_is_of_its_day(matrix, monkeypatch):
     ],
 )
 def test_a_package_of_another_version_is_one_line(tmp_path, call, says):
-    apt = tmp_path / "apt-cache"
-    apt.write_text(
-        "#!/bin/sh\n"
-        'for name; do :; done\n[ "$2 $3" != "-t experimental" ] && [ $# = 4 ] && exit 9\n'
-        "case $name in hipcc) found=7.2.4+dfsg-1 ;; libcub-dev) found=2.3 ;;\n"
-        '  virtual) found="(none)" ;; *) exit 0 ;; esac\n'
-        'printf "%s:\\n  Installed: (none)\\n  Candidate: %s\\n" "$name" "$found"\n'
+    program(
+        tmp_path / "apt-cache",
+        'for name; do :; done\n[ "$2 $3" != "-t experimental" ] && [ $# = 4 ] && exit 9',
+        "case $name in hipcc) found=7.2.4+dfsg-1 ;; libcub-dev) found=2.3 ;;",
+        '  virtual) found="(none)" ;; *) exit 0 ;; esac',
+        'printf "%s:\\n  Installed: (none)\\n  Candidate: %s\\n" "$name" "$found"',
     )
-    apt.chmod(0o755)
     done = subprocess.run(
         ["bash", "-c", f"set -f; bash {ROOT}/pkg/torchwheel/data/docker/expect-versions.sh {call}"],
         env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
