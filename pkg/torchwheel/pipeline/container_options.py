@@ -22,7 +22,6 @@ from torchwheel.pipeline.inputs import (
     BuildPaths,
     Run,
     build_environment,
-    kernels_only,
     own_build_variables,
     torch_requirement,
 )
@@ -153,11 +152,11 @@ def _environment(
     paths = dataclasses.replace(
         _build_paths(variant), kernels=tuple(inside for _, inside, _ in linked)
     )
+    launcher = "sccache" if forwarded else ""
     environment = {
         "PYTHONPATH": TORCHWHEEL,
         "MAX_JOBS": str(run.jobs),
-        **build_environment(variant, paths, "sccache" if forwarded else ""),
-        **kernels_only(run),
+        **build_environment(variant, paths, launcher, kernels_only=run.kernels_only),
     }
     if variant.toolkit and variant.toolkit.backend == "rocm":
         # PyPI has no torch for ROCm, so the wheel is tried in a torch for CUDA: its kernels are

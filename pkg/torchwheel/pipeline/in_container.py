@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -39,7 +40,7 @@ from torchwheel.pipeline.container_options import (
 from torchwheel.pipeline.frontend import compile_step, failure_reason
 from torchwheel.pipeline.inputs import NATIVE, Clock, Run, claims_of
 from torchwheel.pipeline.inside import read_cache_use, read_usage
-from torchwheel.pipeline.kernel_artifacts import carry, check_taken, compiled_objects, empty_steps
+from torchwheel.pipeline.kernel_artifacts import carry, check_taken, compiled_objects
 from torchwheel.pipeline.sources import is_plain_file, stage
 from torchwheel.smoke import probe_source, results
 from torchwheel.smoke.results import read_probe, record_from_files
@@ -219,7 +220,10 @@ class Container:
         if variant.ordinary:
             plan = own_build.dump_plan(plan_of(run, variant, shard))
             write_text(folder / inside.PLAN, plan)
-            empty_steps(folder, self.engine)
+            steps = folder / inside.DIVIDED
+            shutil.rmtree(steps, ignore_errors=True)
+            steps.mkdir()
+            self.engine.give(steps)
         stage(run.source, project, tree=run.tree)
         return options_of(run, variant, self.engine, self.image, headers_of(run, variant))
 

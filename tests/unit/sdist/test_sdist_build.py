@@ -253,7 +253,7 @@ error: Error: setup script specifies an absolute path:
 setup() arguments must *always* be /-separated paths relative to the
 -> Error: setup script specifies an absolute path: /home/me/demo/a.cpp
 
-RuntimeError:
+RuntimeError:\x20
 The detected CUDA version (12.1) mismatches the version that was used to compile
 PyTorch (13.0). Please make sure to use the same CUDA versions.
 .
