@@ -136,9 +136,9 @@ class Sandbox:
         command = [
             *(f"{name}={value}" for name, value in sorted(fixed.items())),
             *(self.bwrap, "--seccomp", "9"),
-            *self._isolated(),
+            *self._isolation_options(),
             *_system_options(),
-            *self._mounted([*read, *given], write),
+            *self._mount_options([*read, *given], write),
             *("--remount-ro", "/", "--"),
         ]
         inside = ["/bin/sh", "-c", _WITH_SERVER, *launcher] if launcher else []
@@ -151,7 +151,7 @@ class Sandbox:
         make_executable(path)
         return path
 
-    def _mounted(self, read: Sequence[Path], write: Sequence[Path]) -> list[str]:
+    def _mount_options(self, read: Sequence[Path], write: Sequence[Path]) -> list[str]:
         path = [Path(name) for name in os.environ.get("PATH", os.defpath).split(os.pathsep)]
         homes = _homes()
         shown = (p for p in path if not is_of_system(p) and not _has_home(p, homes))
@@ -159,7 +159,7 @@ class Sandbox:
         # What can be written may be made after this, before the program starts.
         return [*_mounts("--ro-bind", there), *_mounts("--bind", write)]
 
-    def _isolated(self) -> list[str]:
+    def _isolation_options(self) -> list[str]:
         """Options that give a program no network, no other processes and no rights."""
         options = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
         options += ["--unshare-cgroup-try", "--cap-drop", "ALL", "--hostname", "sandbox"]

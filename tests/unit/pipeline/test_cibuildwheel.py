@@ -14,16 +14,13 @@ from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.variants import resolve
 from torchwheel.pipeline import cibuildwheel, own_build
 from torchwheel.pipeline.container_options import options_of
-from torchwheel.pipeline.inputs import Run
-from torchwheel_runtime.console import Quiet
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def container_of(tmp_path, monkeypatch):
+def container_of(tmp_path, monkeypatch, run_of):
     """`container_of(variant)`: what its container gets, and the table that cibuildwheel is told."""
-    (tmp_path / "cache").mkdir()
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
 
     def make(name, environ=None, *, user=0, room=1 << 40, matrix_name="full.yaml", **smoke):
@@ -31,8 +28,7 @@ def container_of(tmp_path, monkeypatch):
         smoke = matrix.smoke.model_copy(update=smoke)
         matrix = matrix.model_copy(update={"smoke": smoke})
         engine = Engine("podman", {})
-        places = (ROOT, ROOT, tmp_path / "dist", tmp_path / "cache")
-        run = Run(matrix, *places, "", (), Quiet(), engine, 2, locked=smoke.locks is not None)
+        run = run_of(matrix, ROOT, engine=engine, jobs=2, locked=smoke.locks is not None)
         monkeypatch.setattr(os, "geteuid", lambda: user)
         monkeypatch.setattr(os, "getegid", lambda: user)
         monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=room))
