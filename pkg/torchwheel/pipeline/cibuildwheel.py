@@ -18,7 +18,6 @@ from torchwheel.pipeline.container_options import (
     TORCHWHEEL,
     VARIANT,
     ContainerOptions,
-    headers_of,
     options_of,
 )
 from torchwheel.pipeline.inputs import Run, newest_glibc
@@ -185,7 +184,7 @@ def show_options(request: WheelsRequest, progress: Progress) -> str:
     parts = []
     for variant in native:
         built = describe_image(engine, image_of(matrix, variant, root))
-        options = options_of(run, variant, engine, built, headers_of(run, variant))
+        options = options_of(run, variant, engine, built)
         table = cibuildwheel_settings(run, variant, engine, built, options, tests_of(run, variant))
         parts.append(
             f"# {variant.id}: cibuildwheel --only {identifier_of(run, variant)}\n"

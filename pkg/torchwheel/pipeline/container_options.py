@@ -79,13 +79,6 @@ things.
 """
 
 
-def headers_of(run: Run, variant: Variant) -> Path:
-    """The folder with the headers of the torch that a native variant is built for."""
-    if variant.ordinary:
-        return run.cache  # torch itself is installed for it
-    return torch_headers(variant.torch_release, run.cache, run.progress)
-
-
 @dataclasses.dataclass(frozen=True)
 class ContainerOptions:
     """What every container of a variant gets.
@@ -106,10 +99,9 @@ def options_of(
     variant: Variant,
     engine: Engine,
     image: BuiltImage,
-    torch: Path,
     environ: Mapping[str, str] = os.environ,
 ) -> ContainerOptions:
-    """The options that build one variant; `torch` is the folder of its torch's headers."""
+    """The options that build one variant; fetches the headers of its torch."""
     toolkit, ordinary, cross = variant.toolkit, variant.ordinary, is_cross(variant)
     if toolkit is None:
         raise UsageError(f"{variant.id}: has no native code, so it is built on the host")
@@ -138,6 +130,7 @@ def options_of(
         given: list[Volume] = []
         if run.matrix.project.bundled and not cross:
             given = [(str(run.dist / BUNDLED_FOLDER), BUNDLED, "ro")]
+        torch = torch_headers(variant.torch_release, run.cache, run.progress)
         headers: Volume = (str(torch), TORCH, "ro")
         more = [headers, *own, *linked, *cached, *given, *locks, *index_volumes]
         environment = {**_environment(run, variant, linked, forwarded), **uv}

@@ -33,7 +33,6 @@ from torchwheel.pipeline.container_options import (
     TORCHWHEEL,
     VARIANT,
     ContainerOptions,
-    headers_of,
     options_of,
     plan_of,
 )
@@ -225,7 +224,7 @@ class Container:
             steps.mkdir()
             self.engine.give(steps)
         stage(run.source, project, tree=run.tree)
-        return options_of(run, variant, self.engine, self.image, headers_of(run, variant))
+        return options_of(run, variant, self.engine, self.image)
 
     def _show_step(self, line: str) -> None:
         text = line.strip()

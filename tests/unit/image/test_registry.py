@@ -225,5 +225,5 @@ def test_the_name_of_a_dated_image_needs_no_engine():
     absent = Engine("podman", {"PATH": "/nowhere"})
     for variant in resolve(matrix):
         if variant.toolkit:
-            image = image_of(matrix, variant, ROOT, "x86_64")
+            image = image_of(matrix, variant, ROOT)
             assert len(describe_image(absent, image).digest) == 64

@@ -12,8 +12,7 @@ from torchwheel.image.engine import Engine
 from torchwheel.image.images import BuiltImage
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.variants import resolve
-from torchwheel.pipeline import cibuildwheel, own_build
-from torchwheel.pipeline.container_options import options_of
+from torchwheel.pipeline import cibuildwheel, container_options, own_build
 
 ROOT = Path(__file__).parents[3]
 
@@ -22,6 +21,8 @@ ROOT = Path(__file__).parents[3]
 def container_of(tmp_path, monkeypatch, run_of):
     """`container_of(variant)`: what its container gets, and the table that cibuildwheel is told."""
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    torch = tmp_path / "cache" / "torch"
+    monkeypatch.setattr(container_options, "torch_headers", lambda *_: torch)
 
     def make(name, environ=None, *, user=0, room=1 << 40, matrix_name="full.yaml", **smoke):
         matrix = load(Path(__file__).parents[1] / "matrix" / matrix_name)
@@ -34,8 +35,7 @@ def container_of(tmp_path, monkeypatch, run_of):
         monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=room))
         (variant,) = (one for one in resolve(matrix) if one.id == name)
         image = BuiltImage("localhost/torchwheel/image:0123", "0123", "4567")
-        torch = tmp_path / "cache" / "torch"
-        options = options_of(run, variant, engine, image, torch, environ or {})
+        options = container_options.options_of(run, variant, engine, image, environ or {})
         tests = cibuildwheel.tests_of(run, variant)
         table = cibuildwheel.cibuildwheel_settings(run, variant, engine, image, options, tests)
         text = cibuildwheel.settings_toml(table)

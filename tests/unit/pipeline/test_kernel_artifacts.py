@@ -15,8 +15,7 @@ from torchwheel.image.images import BuiltImage
 from torchwheel.matrix.kernel_builds import select_kernels
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
-from torchwheel.pipeline import kernel_artifacts
-from torchwheel.pipeline.container_options import options_of
+from torchwheel.pipeline import container_options, kernel_artifacts
 from torchwheel.pipeline.inputs import cache_key
 from torchwheel.pipeline.kernel_artifacts import (
     KernelArtifact,
@@ -202,15 +201,18 @@ def test_a_wheel_of_linked_kernels_was_built_twice_if_they_were(tmp_path, run_of
     assert is_reproduced(run, variant) == (twice and all(compiled))
 
 
-def test_a_container_sees_the_artifacts_and_may_be_forbidden_to_compile(tmp_path, run_of):
+def test_a_container_sees_the_artifacts_and_may_be_forbidden_to_compile(
+    tmp_path, run_of, monkeypatch
+):
     run = run_of()
+    monkeypatch.setattr(container_options, "torch_headers", lambda *_: tmp_path / "torch")
     (variant,) = select(run.matrix, ["cu130-stable"])
     shards = [make(tmp_path, shard=shard) for shard in ("1/2", "2/2")]
     linked = {variant.id: choose_artifacts(tmp_path, INPUTS)}
     image = BuiltImage("image", "0123", "4567")
 
     def options(run):
-        return options_of(run, variant, Engine("podman", {}), image, tmp_path / "torch", {})
+        return container_options.options_of(run, variant, Engine("podman", {}), image, {})
 
     only = options(dataclasses.replace(run, linked=linked, kernels_only=True))
     inside = [f"/kernels/{path.name}" for path in shards]
