@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torchwheel.image.recipes import is_cross, python_of
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
-from torchwheel.pipeline.container_options import requirements_to_try
+from torchwheel.pipeline.cibuildwheel import requirements_to_try
 from torchwheel.smoke import trial_environment
 from torchwheel.smoke.requirements import BUNDLED_FOLDER, bundled_with, find_lock, read_lock
 from torchwheel.smoke.trial_environment import (
