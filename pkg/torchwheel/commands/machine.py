@@ -1,6 +1,7 @@
 """Commands about this machine and its projects, from toolkit and doctor to new and adopt."""
 
 import argparse
+import shlex
 from pathlib import Path
 
 from torchwheel_runtime.arguments import MATRIX, SIGNER, command, group, one_of, option
@@ -96,7 +97,7 @@ def new_project(options: argparse.Namespace) -> int:
 
     with tempfile.TemporaryDirectory(prefix="torchwheel-") as scratch:
         folder = new_project(options.name, options.folder, own_wheels(Path(scratch)))
-    print(f"{folder}: written. Next:\n  cd {folder}\n  {_NOX}")
+    print(f"{folder}: written. Next:\n  cd {shlex.quote(str(folder))}\n  {_NOX}")
     return 0
 
 
@@ -177,7 +178,8 @@ def adopt(options: argparse.Namespace) -> int:
         notes = adopt.notes(options.folder, into, files)
         adopt.write_files(into, planned)
     print(adopt.report(project, into, planned, notes))
-    print(f"Next:\n  cd {into}\n  " + (f"{_NOX} -s matrix" if wheels else "torchwheel matrix"))
+    there = shlex.quote(str(into))
+    print(f"Next:\n  cd {there}\n  " + (f"{_NOX} -s matrix" if wheels else "torchwheel matrix"))
     if not wheels and not options.workflows:
         print(
             "Before a push: name torchwheel's repository and a commit of it, in place of "
