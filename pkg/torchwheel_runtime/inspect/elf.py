@@ -54,14 +54,6 @@ class GpuCode:
     kernels: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class GlibcFloor:
-    """The newest glibc a library asks for, and the symbols that ask for it."""
-
-    version: tuple[int, ...]
-    symbols: tuple[str, ...]
-
-
 def read_library(path: Path, name: str | None = None) -> Library:
     """Read an ELF file; errors and gates call it `name`."""
     name = name or path.name
@@ -81,18 +73,12 @@ def section_names(path: Path) -> frozenset[str]:
         return frozenset(elf.sections)
 
 
-def glibc_floor(library: Library) -> GlibcFloor | None:
-    """The newest GLIBC_x.y that a library needs, with its symbols; None if it needs none."""
-    by_version: dict[tuple[int, ...], list[str]] = {}
-    for symbol in library.undefined:
-        prefix, _, number = (symbol.version or "").partition("_")
-        # GLIBC_PRIVATE has no number.
-        if prefix == "GLIBC" and (version := version_numbers(number)):
-            by_version.setdefault(version, []).append(symbol.name)
-    if not by_version:
-        return None
-    newest = max(by_version)
-    return GlibcFloor(newest, tuple(sorted(set(by_version[newest]))))
+def glibc_floor(library: Library) -> str | None:
+    """The newest glibc that a library needs, e.g. "2.34" for GLIBC_2.34; None if it needs none."""
+    parts = ((symbol.version or "").partition("_") for symbol in library.undefined)
+    # GLIBC_PRIVATE has no number.
+    newest = max((version_numbers(end) for name, _, end in parts if name == "GLIBC"), default=())
+    return ".".join(map(str, newest)) or None
 
 
 def versions_needed(library: Library) -> dict[str, tuple[str, ...]]:
