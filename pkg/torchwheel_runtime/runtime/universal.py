@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from torchwheel_runtime.arch.devices import Gpu, visible_gpus
+from torchwheel_runtime.arch.devices import visible_gpus
 from torchwheel_runtime.arch.model import Arch
 from torchwheel_runtime.arch.runs import runs_on
 from torchwheel_runtime.builder.extension import Extension, Operator
@@ -36,7 +36,7 @@ from torchwheel_runtime.runtime.prebuilt import (
 )
 from torchwheel_runtime.runtime.status import WAY_TEXTS, Way, warn, ways_text
 from torchwheel_runtime.text import join_names
-from torchwheel_runtime.validate.at_load import describe_gpu, load_findings
+from torchwheel_runtime.validate.at_load import describe_gpu
 from torchwheel_runtime.validate.findings import drop_ignored, ignored_rules
 
 
@@ -145,7 +145,7 @@ def choose_parts(
     front_end = choose_front_end(claims.parts, here)
     if isinstance(front_end, str):
         raise TorchwheelError(front_end)
-    _report_ignored(front_end, here, (), environ)
+    drop_ignored(here.findings(front_end), environ)  # prints each
     names = tuple(part.name for part in claims.parts if part.kind == "front_end")
     library, interface = verify_part(front_end, package)
     library.prepare()
@@ -162,7 +162,7 @@ def choose_parts(
     choices = _open_kernels(fitting, package, interface)
     for choice in choices:
         if choice.used:
-            _report_ignored(choice.used, here, (choice.gpu,), environ)
+            drop_ignored(here.findings(choice.used, (choice.gpu,)), environ)
     return dataclasses.replace(chosen, choices=choices, torch_archs=archs_of_torch())
 
 
@@ -177,17 +177,6 @@ def _forced(claims: Claims, environ: Mapping[str, str]) -> str | None:
         "the best library for each GPU is used"
     )
     return None
-
-
-def _report_ignored(
-    part: Part, here: Installation, gpus: Sequence[Gpu], environ: Mapping[str, str]
-) -> None:
-    """Print the findings that TORCHWHEEL_IGNORE lets pass for a library that is used."""
-    if here.ignored:
-        driver = here.driver if gpus else None
-        needs, package = part.needs, here.package
-        findings = load_findings(needs, here.torch, here.glibc, driver, gpus, package=package)
-        drop_ignored(findings, environ)
 
 
 def _open_kernels(
