@@ -36,7 +36,9 @@ def main() -> None:
         faulthandler.dump_traceback_later(seconds, exit=True)
         try:
             importlib.import_module(package)
-            _load_libraries(package)
+            # As the package's first call on a GPU does.
+            if runtime := sys.modules.get("torchwheel_runtime.runtime"):
+                runtime.load_now(package)
         # A package may raise anything, SystemExit too.
         except BaseException as error:
             frames = traceback.extract_tb(error.__traceback__)
@@ -139,21 +141,8 @@ def _loaded_libraries() -> list[str]:
         text = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return []
-    return sorted(set(_mapped_files(text)))
-
-
-def _mapped_files(maps: str) -> Iterator[str]:
-    for line in maps.splitlines():
-        parts = line.split(None, 5)
-        if len(parts) == 6 and "x" in parts[1] and parts[5].startswith("/"):
-            yield parts[5]
-
-
-def _load_libraries(package: str) -> None:
-    """Load the prebuilt library, as the package's first call on a GPU does."""
-    runtime = sys.modules.get("torchwheel_runtime.runtime")
-    if runtime:
-        runtime.load_now(package)
+    rows = (line.split(None, 5) for line in text.splitlines())
+    return sorted({row[5] for row in rows if "x" in row[1] and row[5:] and row[5][0] == "/"})
 
 
 def _status(package: str) -> dict[str, Any] | None:

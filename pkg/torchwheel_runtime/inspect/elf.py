@@ -63,7 +63,9 @@ def read_library(path: Path, name: str | None = None) -> Library:
             machine=elf.machine_name,
             soname=next(iter(elf.dynamic_texts(SONAME)), None),
             needed=elf.dynamic_texts(NEEDED),
-            undefined=tuple(sorted(set(undefined_symbols(elf)), key=_order)),
+            undefined=tuple(
+                sorted(set(undefined_symbols(elf)), key=lambda one: (one.name, one.version or ""))
+            ),
         )
 
 
@@ -121,25 +123,16 @@ def exported_symbols(path: Path) -> frozenset[str]:
         )
 
 
-def _order(symbol: UndefinedSymbol) -> tuple[str, str]:
-    return symbol.name, symbol.version or ""
-
-
 def undefined_symbols(elf: ElfFile) -> Iterator[UndefinedSymbol]:
     """The symbols that the loader must find, in the order of the file."""
     numbers = elf.symbol_versions()
-    versions = {needed.number: needed for needed in elf.needed_versions()}
+    versions = {number: (version, library) for number, library, version in elf.needed_versions()}
     for index, symbol in enumerate(elf.symbols()):
         if symbol.section != UNDEFINED or not symbol.name:
             continue
         number = numbers[index] & _VERSION_NUMBER if numbers else _NO_VERSION
-        needed = versions[number] if number > _NO_VERSION else None
-        yield UndefinedSymbol(
-            symbol.name,
-            symbol.bind == WEAK,
-            needed.name if needed else None,
-            needed.library if needed else None,
-        )
+        needed = versions[number] if number > _NO_VERSION else (None, None)
+        yield UndefinedSymbol(symbol.name, symbol.bind == WEAK, *needed)
 
 
 SHIMS = ("torch_", "aoti_torch_")

@@ -82,14 +82,6 @@ class Symbol(NamedTuple):
     section: int
 
 
-class NeededVersion(NamedTuple):
-    """A symbol version that a library needs: its number in the file, its library and its name."""
-
-    number: int
-    library: str
-    name: str
-
-
 def machine_name(machine: int) -> str:
     """A processor by its number, e.g. "x86_64"."""
     return _MACHINES.get(machine, f"machine {machine}")
@@ -302,12 +294,12 @@ class ElfFile:
         data = self.section(".gnu.version", 2 * (budgets.SYMBOLS + 1)) or b""
         return struct.unpack(f"<{len(data) // 2}H", data[: len(data) // 2 * 2])
 
-    def needed_versions(self) -> Iterator[NeededVersion]:
-        """The symbol versions that the library needs."""
+    def needed_versions(self) -> Iterator[tuple[int, str, str]]:
+        """The symbol versions that it needs: the number in this file, the library and the name."""
         for strings, data, at, row in self._version_entries(".gnu.version_r", _VERSION_NEEDED):
             _, count, library, start, _ = row
             for name in _chain(data, at + start, count, _NEEDED_NAME):
-                yield NeededVersion(name[2], _text(strings, library), _text(strings, name[3]))
+                yield name[2], _text(strings, library), _text(strings, name[3])
 
     def defined_versions(self) -> Iterator[str]:
         """The symbol versions that the library defines, each with those that it stands for."""
