@@ -170,16 +170,15 @@ def build_kernels(
     Returns:
         What the family runs on there, and on other GPUs of the same arch that nothing serves.
     """
-    from torchwheel_runtime.runtime.operator_library import (  # noqa: PLC0415 - costs nothing until needed
-        obtain_library,
-    )
+    from torchwheel_runtime.runtime import operator_library  # noqa: PLC0415 - for a build
 
     unserved = parts.unserved(extension.operator(status.operator))
     gpus = {one.gpu.index: one.gpu for one in parts.choices if one.gpu.index in unserved}
     alike = [index for index, other in gpus.items() if other.arch == gpus[gpu].arch]
     try:
-        kernels_for = gpus[alike[0]]
-        built, step = obtain_library(extension, package, status.operator, kernels_for=kernels_for)
+        built, step = operator_library.obtain_library(
+            extension, package, status.operator, kernels_for=gpus[alike[0]]
+        )
         library = load_built(built, parts.interface)
         if not all(front_end.use(index, library) for index in alike):
             raise RuntimeError("the front end takes none for this GPU")

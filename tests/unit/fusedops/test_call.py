@@ -7,6 +7,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from torch.autograd import forward_ad  # noqa: E402
 
 import fusedops  # noqa: E402
+from fusedops import autograd  # noqa: E402
 from fusedops.call import AUTOGRAD, call, call_in_place, excluded  # noqa: E402
 
 BIAS = torch.linspace(-1, 1, 5)
@@ -127,3 +128,22 @@ def test_a_tangent_is_refused_not_lost(function, transform):
         transform(function)(x)
     with forward_ad.dual_level():
         function(x)
+
+
+PLAIN, WANTED = torch.ones(2), torch.ones(2, requires_grad=True)
+
+
+@pytest.mark.parametrize(
+    ("args", "keywords", "wants"),
+    [
+        ((), {}, False),
+        ((PLAIN, None, 3, "tanh"), {"eps": 1e-5}, False),
+        ((PLAIN, WANTED), {}, True),
+        ((PLAIN,), {"bias": WANTED}, True),
+        ((PLAIN, WANTED.detach()), {}, False),
+    ],
+)
+def test_whether_a_gradient_is_wanted(args, keywords, wants):
+    """torch 2.6 has no function for it; where there is one, it says the same."""
+    assert autograd.any_requires_grad(*args, **keywords) is wants
+    assert autograd.asks_for_gradients(*args, **keywords) is wants

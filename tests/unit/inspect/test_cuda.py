@@ -42,28 +42,28 @@ def test_modules_of_two_files_keep_the_family_letter() -> None:
     )
 
 
-def test_device_functions_are_no_kernels() -> None:
-    modules = parse_symbols((OUTPUTS / "with_device_functions.txt").read_text())
-    assert [(module.kind, module.arch.binary_name, len(module.kernels)) for module in modules] == [
-        ("sass", "sm_80", 6),
-        ("sass", "sm_90", 6),
-        ("ptx", "sm_90", 0),
-    ]
-    assert all(name.startswith("_Z11bias_gelu_k") for code in modules for name in code.kernels)
-
-
-def test_the_table_of_13_5() -> None:
-    modules = parse_symbols((OUTPUTS / "printed_by_13.5.txt").read_text())
-    assert [(module.kind, module.arch.binary_name, len(module.kernels)) for module in modules] == [
-        ("sass", "sm_90", 48),
-        ("sass", "sm_90", 16),
-        ("sass", "sm_90", 8),
-    ]
-    assert all(name.startswith("_ZN8fusedops") for code in modules for name in code.kernels)
-
-
-def test_nothing_printed_is_no_code() -> None:
-    assert parse_symbols("") == ()
+@pytest.mark.parametrize(
+    ("output", "modules", "start"),
+    [
+        # Device functions are no kernels.
+        (
+            "with_device_functions",
+            [("sass", "sm_80", 6), ("sass", "sm_90", 6), ("ptx", "sm_90", 0)],
+            "_Z11bias_gelu_k",
+        ),
+        (
+            "printed_by_13.5",
+            [("sass", "sm_90", 48), ("sass", "sm_90", 16), ("sass", "sm_90", 8)],
+            "_ZN8fusedops",
+        ),
+    ],
+)
+def test_the_kernels_of_real_libraries(
+    output: str, modules: list[tuple[str, str, int]], start: str
+) -> None:
+    found = parse_symbols((OUTPUTS / f"{output}.txt").read_text())
+    assert [(code.kind, code.arch.binary_name, len(code.kernels)) for code in found] == modules
+    assert all(name.startswith(start) for code in found for name in code.kernels)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +109,7 @@ def test_what_is_printed_is_read_back(
     text = ""
     for kind, arch, kernels in modules:
         text += f"\nFatbin {kind} code:\n================\narch = {arch}\ncode version = [1,8]\n"
+        text += "identifier: a.cu\nidentifier = /project/csrc/a.cu\n"
         if kind == "elf":
             text += "\nsymbols:\n"
             text += "".join(f"{entry}{name}\n" for name in kernels)
@@ -116,12 +117,6 @@ def test_what_is_printed_is_read_back(
         ("sass" if kind == "elf" else "ptx", arch, tuple(sorted(kernels)) if kind == "elf" else ())
         for kind, arch, kernels in modules
     ]
-
-
-@pytest.mark.parametrize("line", ["identifier: a.cu", "identifier = /project/csrc/a.cu"])
-def test_the_source_of_a_module_is_no_fault(line: str) -> None:
-    (code,) = parse_symbols(f"Fatbin elf code:\n================\narch = sm_90\n{line}\n")
-    assert code.arch.binary_name == "sm_90"
 
 
 def no_package(name: str) -> None:

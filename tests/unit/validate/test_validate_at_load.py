@@ -26,7 +26,6 @@ from facts_of_machines import (
 from torchwheel_runtime.arch.devices import Driver
 from torchwheel_runtime.machine.facts import Torch
 from torchwheel_runtime.validate.at_load import load_findings, tag_floor
-from torchwheel_runtime.validate.findings import Finding
 
 
 def at_load(claims, torch=CUDA, glibc="2.36", driver=None, gpus=(), glibc_floor="2.17"):
@@ -219,8 +218,3 @@ def test_several_faults_are_several_sentences():
 )
 def test_the_oldest_glibc_of_a_wheels_tags(tags, oldest):
     assert tag_floor(tags) == oldest
-
-
-def test_a_finding_is_one_line():
-    finding = Finding("torch", expected="a", found="b", fix="c")
-    assert finding.line == "torch: expected a; found b; c"
