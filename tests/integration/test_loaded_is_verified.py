@@ -133,7 +133,7 @@ def test_a_module_of_entry_points_that_is_swapped_after_its_check(tmp_path, monk
     other = python_module(tmp_path / "other.abi3.so", 666)
     swap_after_check(monkeypatch, front_end, file, other)
     part = Part("entry_points", "dlpack", "pkg/dlpack.abi3.so", sha256(file))
-    made = front_end._imported(part, tmp_path / "pkg")
+    made = front_end._import_part(part, tmp_path / "pkg")
     assert made.module.answer == 42
     assert made.module.__file__ == made.module.__spec__.origin == str(file)
     assert made.library.torchwheel_use_kernels(0, None)

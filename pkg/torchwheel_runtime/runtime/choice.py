@@ -83,11 +83,11 @@ class KernelChoice:
     @property
     def reason(self) -> str:
         """Why no library serves the GPU, in one line."""
-        why = together(self.others) or "the wheel has none"
+        why = reasons_text(self.others) or "the wheel has none"
         return f"no kernel library serves {describe_gpu(self.gpu)}: {why}"
 
 
-def together(reasons: Mapping[str, str]) -> str:
+def reasons_text(reasons: Mapping[str, str]) -> str:
     """Reasons in one line; names with the same reason stand together."""
     names: dict[str, list[str]] = {}
     for name, reason in reasons.items():

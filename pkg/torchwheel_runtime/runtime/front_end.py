@@ -146,10 +146,10 @@ def import_entry_points(extension: Extension, package: Path) -> EntryPoints | No
         return None
     claims = installed_claims(extension.package)
     parts = [part for part in claims.parts if part.kind == "entry_points"] if claims else []
-    return _imported(parts[0], package) if parts else None
+    return _import_part(parts[0], package) if parts else None
 
 
-def _imported(part: Part, package: Path) -> EntryPoints:
+def _import_part(part: Part, package: Path) -> EntryPoints:
     library, interface = verify_part(part, package)
     name = f"{package.name}.{LIBRARIES}.{part.kind}.{part.name}"
     return EntryPoints(import_from(name, library), library.load(), interface)

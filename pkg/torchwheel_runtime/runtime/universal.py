@@ -25,7 +25,7 @@ from torchwheel_runtime.runtime.choice import (
     choose_front_end,
     choose_kernels,
     has_code,
-    together,
+    reasons_text,
 )
 from torchwheel_runtime.runtime.prebuilt import (
     archs_of_torch,
@@ -82,7 +82,7 @@ class ChosenParts:
     def _line(self, choice: KernelChoice, ways: Mapping[str, Way]) -> str:
         used = (choice.used.name if choice.used else None, ways_text(ways) if ways else None)
         no_use = "torch has no code for it" if self._is_idle(choice) else WAY_TEXTS["fallback"]
-        texts = ("; ".join(filter(None, used)) or no_use, together(choice.others))
+        texts = ("; ".join(filter(None, used)) or no_use, reasons_text(choice.others))
         return f"{describe_gpu(choice.gpu)}: {'; '.join(filter(None, texts))}"
 
     def unserved(self, operator: Operator) -> Mapping[int, str]:
@@ -139,7 +139,7 @@ def choose_parts(
         torch,
         probe.glibc_version(),
         split_absent(find_driver(backend))[0] if ask_driver and backend else None,
-        _forced(claims, environ),
+        _forced_library(claims, environ),
         ignored_rules(environ),
     )
     front_end = choose_front_end(claims.parts, here)
@@ -166,7 +166,7 @@ def choose_parts(
     return dataclasses.replace(chosen, choices=choices, torch_archs=archs_of_torch())
 
 
-def _forced(claims: Claims, environ: Mapping[str, str]) -> str | None:
+def _forced_library(claims: Claims, environ: Mapping[str, str]) -> str | None:
     """The kernel library that the environment names; an unknown name is a warning."""
     name = environ.get(LIBRARY_VARIABLE)
     names = [part.name for part in claims.parts if part.kind == "kernels"]

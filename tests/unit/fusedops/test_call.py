@@ -92,16 +92,6 @@ def test_a_gradient_by_a_transform_is_not_lost(transform):
     torch.testing.assert_close(transform(loss)(x, BIAS), transform(exact)(x, BIAS))
 
 
-@pytest.mark.nightly  # test_runtime.py of tests/smoke compiles every operator
-def test_a_gradient_inside_a_compiled_function():
-    x, bias = torch.randn(3, 5, requires_grad=True), BIAS.clone().requires_grad_()
-    compiled = torch.compile(loss, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(
-        torch.autograd.grad(compiled(x, bias), (x, bias)),
-        torch.autograd.grad(exact(x, bias), (x, bias)),
-    )
-
-
 def in_place(x):
     heads = x.view(1, 1, 1, -1)
     return fusedops.apply_rotary_pos_emb_(heads, heads.clone(), rotary_dim=2)[0]

@@ -67,15 +67,8 @@ def test_slope_of_relu():
     assert x.grad.tolist() == [0, 0, 1, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("x", "bias", "message"),
-    [
-        ((2, 4), (3,), r"bias_add: bias: expected shape \[4\] \(the last .*\), found \[3\]"),
-        ((2, 4), (4, 4), r"bias_add: bias: expected shape \[4\] \(the last .*\), found \[4, 4\]"),
-        ((), (1,), "bias_add: x: expected at least 1 dimension, found 0"),
-    ],
-)
-def test_wrong_shapes(x, bias, message):
-    for device in ("cpu", "meta"):
-        with pytest.raises(ValueError, match=message):
-            fusedops.bias_add(torch.ones(x, device=device), torch.ones(bias, device=device))
+def test_a_wrong_shape_is_refused_where_a_call_is_traced():
+    """test_errors.py of tests/smoke has what is refused elsewhere."""
+    x, bias = torch.ones(2, 4, device="meta"), torch.ones(3, device="meta")
+    with pytest.raises(ValueError, match=r"bias_add: bias: expected shape \[4\] .*, found \[3\]"):
+        fusedops.bias_add(x, bias)
