@@ -35,8 +35,6 @@ HIPCC = InstalledToolkit("rocm", Path("/opt/rocm"), "7.2", "/opt/rocm")
 GCC = HostCompiler(Path("/usr/bin/g++"), "gcc", "12.2.0")
 HERE = Machine("3.12.3", "linux_x86_64", "2.36", CUDA, driver=R580, gpus=(A100,), host=GCC)
 
-WHEELS = "a wheel of pkg (`torchwheel install pkg --index URL` picks it)"
-
 
 def changed(value, **changes):
     return dataclasses.replace(value, **changes)
