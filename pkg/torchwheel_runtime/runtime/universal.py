@@ -112,17 +112,11 @@ class ChosenParts:
         )
 
 
-def choose_parts(
-    extension: Extension,
-    package: Path,
-    *,
-    ask_driver: bool,
-    environ: Mapping[str, str] = os.environ,
-) -> ChosenParts:
+def choose_parts(extension: Extension, package: Path, *, ask_driver: bool) -> ChosenParts:
     """Choose the libraries for this machine, verify them, and open the kernel libraries.
 
-    The driver is asked where there may be GPUs: a torch for CPUs needs no kernels. `environ` may
-    name the kernel library to use, and rules to ignore.
+    The driver is asked where there may be GPUs: a torch for CPUs needs no kernels. The environment
+    may name the kernel library to use, and rules to ignore.
 
     Raises:
         TorchwheelError: no intact front end serves this torch.
@@ -139,13 +133,13 @@ def choose_parts(
         torch,
         probe.glibc_version(),
         split_absent(find_driver(backend))[0] if ask_driver and backend else None,
-        _forced_library(claims, environ),
-        ignored_rules(environ),
+        _forced_library(claims),
+        ignored_rules(),
     )
     front_end = choose_front_end(claims.parts, here)
     if isinstance(front_end, str):
         raise TorchwheelError(front_end)
-    drop_ignored(here.findings(front_end), environ)  # prints each
+    drop_ignored(here.findings(front_end))  # prints each
     names = tuple(part.name for part in claims.parts if part.kind == "front_end")
     library, interface = verify_part(front_end, package)
     library.prepare()
@@ -162,13 +156,13 @@ def choose_parts(
     choices = _open_kernels(fitting, package, interface)
     for choice in choices:
         if choice.used:
-            drop_ignored(here.findings(choice.used, (choice.gpu,)), environ)
+            drop_ignored(here.findings(choice.used, (choice.gpu,)))
     return dataclasses.replace(chosen, choices=choices, torch_archs=archs_of_torch())
 
 
-def _forced_library(claims: Claims, environ: Mapping[str, str]) -> str | None:
+def _forced_library(claims: Claims) -> str | None:
     """The kernel library that the environment names; an unknown name is a warning."""
-    name = environ.get(LIBRARY_VARIABLE)
+    name = os.environ.get(LIBRARY_VARIABLE)
     names = [part.name for part in claims.parts if part.kind == "kernels"]
     if not name or name in names:
         return name or None
