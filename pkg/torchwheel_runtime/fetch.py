@@ -126,14 +126,15 @@ def _shown(url: str) -> str:
 def open_url(
     request: urllib.request.Request,
     context: ssl.SSLContext,
-    redirects: urllib.request.HTTPRedirectHandler | None = None,
+    check: Callable[[str, str], None] | None = None,
 ) -> http.client.HTTPResponse:
     """Open an address of http, https or file; close the answer.
 
     Args:
         request: the address and what is asked of it.
         context: says which certificates are trusted.
-        redirects: decides where a server may lead; by default to http and https.
+        check: raises unless an address may be reached from another one; by default a server may
+            lead to any address of http and https.
 
     Raises:
         OSError: there is no answer, or none in time; the same holds for what reads the answer.
@@ -145,7 +146,7 @@ def open_url(
         urllib.request.UnknownHandler(),
         urllib.request.FileHandler(),
         _Connections(_Deadline(SECONDS), context),
-        redirects or _Redirects(),
+        _Redirects(check),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.HTTPErrorProcessor(),
     ):
@@ -164,23 +165,19 @@ def blocks_of(answer: IO[bytes] | http.client.HTTPResponse, most: int) -> Iterat
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects without their bodies, which the base reads whole: one may never end."""
-
-    def redirect_request(self, req: Any, fp: Any, *rest: Any) -> urllib.request.Request | None:  # noqa: ANN401 - the base's
-        """Let the base find no body, then do as it does."""
-        fp.read = bytes
-        return super().redirect_request(req, fp, *rest)
-
-
-class _CheckedRedirects(_Redirects):
-    """Follows few redirects, each to an address that the page before may lead to."""
+    """Follows few redirects, each to an address that `check` lets the page before lead to."""
 
     max_redirections = _REDIRECTS
 
-    def redirect_request(self, req: Any, *rest: Any) -> urllib.request.Request | None:  # noqa: ANN401 - the base's
-        """Check the address, then do as the base does."""
-        check_address(rest[-1], req.full_url)
-        return super().redirect_request(req, *rest)
+    def __init__(self, check: Callable[[str, str], None] | None) -> None:
+        self._check = check
+
+    def redirect_request(self, req: Any, fp: Any, *rest: Any) -> urllib.request.Request | None:  # noqa: ANN401 - the base's
+        """Check the address, then do as the base does, but for the body, which may never end."""
+        if self._check:
+            self._check(rest[-1], req.full_url)
+        fp.read = bytes
+        return super().redirect_request(req, fp, *rest)
 
 
 class Fetcher:
@@ -193,7 +190,7 @@ class Fetcher:
 
     def open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
         """Open a request to an address that was checked."""
-        return open_url(request, self._context, _CheckedRedirects())
+        return open_url(request, self._context, check_address)
 
     def page(self, url: str, accept: str) -> Answer | None:
         """A page; None if there is none.

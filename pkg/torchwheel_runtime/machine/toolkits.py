@@ -17,6 +17,7 @@ from torchwheel_runtime.machine.facts import Absent, InstalledToolkit
 from torchwheel_runtime.machine.probe import file_text, is_file, program_output, real_path
 from torchwheel_runtime.machine.toolkit_layout import (
     CICC_PATHS,
+    HOME_VARIABLES,
     cuda_header,
     missing_files,
 )
@@ -165,8 +166,6 @@ def _fix(root: Path, nvcc: str, *names: str) -> str:
 
 USUAL_CUDA = Path("/usr/local/cuda")
 USUAL_ROCM = Path("/opt/rocm")
-HOME_VARIABLES: Mapping[Backend, str] = {"cuda": "CUDA_HOME", "rocm": "ROCM_PATH"}
-"""Environment variables that name the folder of a toolkit."""
 COMPILERS: Mapping[Backend, str] = {"cuda": "nvcc", "rocm": "hipcc"}
 _CACHE = "torchwheel's cache"
 

@@ -108,7 +108,7 @@ def seen(*archs):
 
 def read(text, compiler=CUDA, gpus=nobody):
     found = lists.parse_arch_list(text, compiler, gpus, "HERE")
-    return " ".join(map(str, found.archs)), list(map(str, found.left_out))
+    return " ".join(map(str, found.archs)), list(found.left_out)
 
 
 @pytest.mark.parametrize(
