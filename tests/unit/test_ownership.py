@@ -7,11 +7,11 @@ import pwd
 import stat
 import struct
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
+from otheruser import NOBODY, give_away
 from programmaker import program
 from torchwheel_runtime import ownership
 from torchwheel_runtime.errors import TorchwheelError
@@ -26,27 +26,12 @@ from torchwheel_runtime.ownership import (
     trusted_path,
 )
 
-NOBODY = 65534
 ELSEWHERE = "set TORCHWHEEL_CACHE to a folder of your own"
 
 
 @pytest.fixture(autouse=True)
 def no_private_groups(monkeypatch):
     monkeypatch.setattr(ownership, "_is_private_group", lambda _: False)
-
-
-@pytest.fixture
-def public():
-    """A folder that every user can enter."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
-
-
-def give_away(path: Path) -> None:
-    if os.geteuid():
-        pytest.skip("only root can give files away")
-    os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
 
 
 def theirs(path: Path, fix: str = ELSEWHERE) -> str:

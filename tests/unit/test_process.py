@@ -14,6 +14,7 @@ import pytest
 
 import torchwheel
 import torchwheel_runtime
+from programmaker import run_python
 from torchwheel import programs
 from torchwheel_runtime import process
 from torchwheel_runtime.errors import DiskFullError, TorchwheelError
@@ -306,7 +307,7 @@ def test_a_signal_that_is_ignored_stays_ignored(handler, says):
         "    os.kill(os.getpid(), signal.SIGHUP)\n"
         "    print('goes on')\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run_python(code)
     assert done.stdout == says
     assert ("KeyboardInterrupt" in done.stderr) == (not says)
 
@@ -328,7 +329,7 @@ def test_no_program_starts_while_a_signal_ends_them():
         "except KeyboardInterrupt:\n"
         "    print(process.run(['true']).status)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run_python(code)
     why = "true: not started, as this run was stopped\n"
     assert done.stdout == why + why + "0\n", done.stderr
 
@@ -342,5 +343,5 @@ def test_another_thread_leaves_the_signals_alone():
         "        print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL)\n"
         "thread = threading.Thread(target=work); thread.start(); thread.join()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run_python(code)
     assert done.stdout == "True\n", done.stderr

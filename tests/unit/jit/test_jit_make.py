@@ -5,13 +5,13 @@ import errno
 import fcntl
 import os
 import stat
-import subprocess
-import sys
 import threading
 
 import pytest
 
 from jitmaker import Builds, Told, find_library, library_of, make_library, wanted
+from otheruser import give_away
+from programmaker import run_python
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 from torchwheel_runtime.files import private_folder
 from torchwheel_runtime.jit import make as making
@@ -263,10 +263,8 @@ def test_pruning_that_fails_takes_nothing_from_what_was_made(folder, monkeypatch
 
 
 def test_in_a_folder_of_another_user_nothing_is_read_or_built(folder, temporary):
-    if os.geteuid():
-        pytest.skip("only root can give files away")
     folder.mkdir(parents=True)
-    os.chown(folder, 65534, 65534)
+    give_away(folder)
     told = Told()
     assert make_library(folder, wanted(), Builds(), told).is_relative_to(temporary)
     assert told.said == [
@@ -324,8 +322,7 @@ if sys.argv[1] == "killed":
     os.kill(os.getpid(), signal.SIGKILL)
 """
     for how in ("killed", "ended"):
-        command = [sys.executable, "-c", code, how]
-        subprocess.run(command, env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
+        run_python(code, how, env={**os.environ, "TMPDIR": str(tmp_path)})
         assert len(everything(tmp_path)) == (2 if how == "killed" else 0)
 
 
@@ -347,12 +344,6 @@ if not child:
 os.waitpid(child, 0)
 print(folder, folder.is_dir())
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_python(code, env={**os.environ, "TMPDIR": str(tmp_path)})
     assert done.stdout.split()[1:] == ["True"]
     assert everything(tmp_path) == []
