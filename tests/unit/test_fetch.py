@@ -1,15 +1,13 @@
 """What is fetched from where: addresses, redirects, sizes, hashes."""
 
-import contextlib
 import errno
 import hashlib
-import http.server
 import os
 import re
 
 import pytest
 
-from loopback import serving
+from loopback import Handler, serving
 from torchwheel_runtime import fetch
 from torchwheel_runtime.errors import DiskFullError, TorchwheelError, UsageError
 from torchwheel_runtime.fetch import Fetcher, check_address, link
@@ -90,32 +88,21 @@ def test_where_a_page_may_lead(page, target, allowed):
             link(page, target)
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        parts = self.path.split("?")
-        if parts[0] in ("/to", "/loop"):
-            self.send_response(302)
-            self.send_header("Location", parts[-1])
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        if parts[0] == "/gone":
+class Pages(Handler):
+    def respond(self):
+        path, _, target = self.path.partition("?")
+        if path in ("/to", "/loop"):
+            self.answer(302, b"", location=target or path, content_length=0)
+        elif path == "/gone":
             self.send_error(404)
-            return
-        self.send_response(500 if parts[0] == "/broken" else 200)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        with contextlib.suppress(OSError):
-            for _ in range(16 if parts[0] == "/endless" else 1):
-                self.wfile.write(b"x" * (1 << 20) if parts[0] == "/endless" else b"hello")
-
-    def log_message(self, *args):
-        pass
+        else:
+            body = b"x" * (16 << 20) if path == "/endless" else b"hello"
+            self.answer(500 if path == "/broken" else 200, body, content_type="text/html")
 
 
 @pytest.fixture(scope="module")
 def server():
-    with serving(Handler) as address:
+    with serving(Pages) as address:
         yield address
 
 

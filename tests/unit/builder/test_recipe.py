@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import stat
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from targets import (
     sources,
 )
 
+from programmaker import program
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder import flavour, probes
@@ -286,12 +286,9 @@ def test_an_extension_without_a_module_has_no_aten_flavour(tree):
 
 
 # Takes any flag but -mno; writes down each program and each command.
-COMPILER = """#!/bin/sh
-cat probe.cpp >> {log}
-echo "$@" >> {log}
-case "$*" in *-mno*|*-lmissing*) exit 1;; esac
-exit 0
-"""
+def compiler(path: Path, log: Path) -> Path:
+    fails = 'case "$*" in *-mno*|*-lmissing*) exit 1;; esac'
+    return program(path, f"cat probe.cpp >> {log}", f'echo "$@" >> {log}', fails)
 
 
 @pytest.fixture
@@ -304,12 +301,6 @@ def target(tmp_path, log, monkeypatch):
     """A target with a compiler of the test's own."""
     monkeypatch.setenv("TORCHWHEEL_CACHE", str(tmp_path / "cache"))
     return dataclasses.replace(CUDA_STABLE, cxx=str(compiler(tmp_path / "cxx", log)))
-
-
-def compiler(path: Path, log: Path) -> Path:
-    path.write_text(COMPILER.format(log=log))
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
 
 
 def extension(*asked: Probe) -> Extension:

@@ -191,15 +191,6 @@ def test_a_missing_part_is_named_with_its_wheel(tmp_path, missing, pin):
     assert inspected(root) == ("13.0", f"it has no {missing}", f"`pip install '{pin}'`")
 
 
-def test_a_toolkit_laid_out_for_targets_is_whole(tmp_path):
-    root = cuda(tmp_path)
-    (root / "targets/x86_64-linux").mkdir(parents=True)
-    for name in ("include", "lib64"):
-        target = root / "targets/x86_64-linux" / name.removesuffix("64")
-        (root / name).rename(target)
-    assert inspected(root) == ("13.0", None, None)
-
-
 def test_tools_that_fail_tell_why(tmp_path):
     root = cuda(tmp_path)
     program(root / "nvvm/bin/cicc", "echo 'cannot open libc'; exit 1")

@@ -2,14 +2,13 @@
 
 import base64
 import hashlib
-import http.server
 import json
 import re
 from pathlib import Path
 
 import pytest
 
-from loopback import serving
+from loopback import Handler, serving
 from torchwheel.index.client import OfferedFile, download_sdist, files_offered, find_sdist
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError, UsageError
@@ -226,18 +225,12 @@ def served_sdists(tmp_path):
     """An index on loopback: its address, and the answers by path, which a test may change."""
     answers = {}
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
+    class Index(Handler):
+        def respond(self):
             kind, body = answers.get(self.path, ("text/plain", None))
-            self.send_response(404 if body is None else 200)
-            self.send_header("Content-Type", kind)
-            self.end_headers()
-            self.wfile.write(body or b"")
+            self.answer(404 if body is None else 200, body or b"", content_type=kind)
 
-        def log_message(self, *_):
-            pass
-
-    with serving(Handler) as address:
+    with serving(Index) as address:
         yield address, answers
 
 
