@@ -81,7 +81,7 @@ def check_address(url: str, via: str | None = None) -> None:
     scheme = _scheme(url)
     if scheme is None:
         raise UsageError(
-            f"{_shown(url)}: expected https://, file:// or, on loopback, http://; name such an "
+            f"{_place(url)}: expected https://, file:// or, on loopback, http://; name such an "
             "address, without a user"
         )
     if via is None:
@@ -90,8 +90,8 @@ def check_address(url: str, via: str | None = None) -> None:
     allowed = {"https": {"https"}, "http": {"https", "http"}, "file": {"https", "http", "file"}}
     if scheme not in allowed[came or "https"]:
         raise TorchwheelError(
-            f"{_shown(via)}: expected links to {' or '.join(sorted(allowed[came or 'https']))}, "
-            f"found {_shown(url)}; report it to the authors of the index"
+            f"{_place(via)}: expected links to {' or '.join(sorted(allowed[came or 'https']))}, "
+            f"found {_place(url)}; report it to the authors of the index"
         )
 
 
@@ -119,7 +119,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _shown(url: str) -> str:
+def _place(url: str) -> str:
     return quote(shorten_line(hide_secrets(url)))[1:-1]
 
 
@@ -201,10 +201,10 @@ class Fetcher:
         check_address(url)
         if _scheme(url) == "file":
             return _page_of_folder(url)
-        with _explained(url):
+        with _explain_failure(url):
             try:
                 with self._open(url, accept) as answer:
-                    body = b"".join(_bounded(answer, url, MAX_BYTES))
+                    body = b"".join(_blocks(answer, url, MAX_BYTES))
                     return Answer(answer.geturl(), answer.headers.get_content_type(), body)
             except urllib.error.HTTPError as error:
                 # A store such as S3 answers 403 for what is missing.
@@ -224,7 +224,7 @@ class Fetcher:
         if found != sha256:
             target.unlink()
             says = f"expected sha256 {sha256}, as the index says, found {found}"
-            raise TorchwheelError(f"{_shown(url)}: {says}; nothing was installed")
+            raise TorchwheelError(f"{_place(url)}: {says}; nothing was installed")
 
     def download(self, url: str, target: Path, most: int) -> str:
         """Write a file of at most so many bytes to `target`; returns its sha256, to be compared.
@@ -235,12 +235,12 @@ class Fetcher:
         check_address(url)
         digest = hashlib.sha256()
         with (
-            _explained(url),
+            _explain_failure(url),
             explain_full_disk(target.parent),
             self._source(url) as source,
             target.open("wb") as file,
         ):
-            for block in _bounded(source, url, most):
+            for block in _blocks(source, url, most):
                 digest.update(block)
                 file.write(block)
         return digest.hexdigest()
@@ -265,13 +265,13 @@ def link(page: str, address: str) -> str:
     return target
 
 
-def _bounded(source: IO[bytes] | http.client.HTTPResponse, url: str, most: int) -> Iterator[bytes]:
+def _blocks(source: IO[bytes] | http.client.HTTPResponse, url: str, most: int) -> Iterator[bytes]:
     """The blocks of a source of at most so many bytes."""
     left = most
     for block in blocks_of(source, most):
         left -= len(block)
         if left < 0:
-            raise TorchwheelError(f"{_shown(url)}: expected at most {size_text(most)}, found more")
+            raise TorchwheelError(f"{_place(url)}: expected at most {size_text(most)}, found more")
         yield block
 
 
@@ -287,7 +287,7 @@ def _page_of_folder(url: str) -> Answer | None:
         file = path / name if name else path
         try:
             with os.fdopen(open_regular(file), "rb") as source:
-                body = b"".join(_bounded(source, url, MAX_BYTES))
+                body = b"".join(_blocks(source, url, MAX_BYTES))
         except (FileNotFoundError, NotADirectoryError, NotRegularError):
             continue
         except OSError as error:
@@ -298,7 +298,7 @@ def _page_of_folder(url: str) -> Answer | None:
 
 
 @contextlib.contextmanager
-def _explained(url: str) -> Iterator[None]:
+def _explain_failure(url: str) -> Iterator[None]:
     """Raise one line for whatever keeps an answer from being read."""
     try:
         yield
@@ -309,7 +309,7 @@ def _explained(url: str) -> Iterator[None]:
         found = _reason(error)
     else:
         return
-    raise TorchwheelError(f"{_shown(url)}: expected an answer, found {found}; try again later")
+    raise TorchwheelError(f"{_place(url)}: expected an answer, found {found}; try again later")
 
 
 def _reason(error: Exception) -> str:
@@ -363,14 +363,14 @@ class _Connections(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """Open an address of http."""
-        return self.do_open(self._held(http.client.HTTPConnection), req)
+        return self.do_open(self._connections_of(http.client.HTTPConnection), req)
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """Open an address of https."""
-        held = self._held(http.client.HTTPSConnection)
-        return self.do_open(held, req, context=self._trusting)
+        kind = self._connections_of(http.client.HTTPSConnection)
+        return self.do_open(kind, req, context=self._trusting)
 
-    def _held(
+    def _connections_of(
         self, kind: Callable[..., http.client.HTTPConnection]
     ) -> Callable[..., http.client.HTTPConnection]:
         def make(host: str, **options: object) -> http.client.HTTPConnection:
@@ -387,10 +387,10 @@ class _Response(http.client.HTTPResponse):
 
     def __init__(self, deadline: _Deadline, sock: socket.socket, *rest: Any, **named: Any) -> None:  # noqa: ANN401 - the base's
         super().__init__(sock, *rest, **named)
-        self.fp = io.BufferedReader(_Held(deadline, sock, cast("Any", self.fp).detach()))
+        self.fp = io.BufferedReader(_TimedReader(deadline, sock, cast("Any", self.fp).detach()))
 
 
-class _Held(io.RawIOBase):
+class _TimedReader(io.RawIOBase):
     """What a socket receives before the deadline."""
 
     def __init__(self, deadline: _Deadline, sock: socket.socket, source: io.RawIOBase) -> None:

@@ -140,7 +140,7 @@ def test_a_full_disk_is_no_fault_of_the_index(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(fetch, "_bounded", full)
+    monkeypatch.setattr(fetch, "_blocks", full)
     (tmp_path / "file").touch()
     says = f"^no space left on the disk of {re.escape(str(tmp_path))} or the temporary folder: free"
     with pytest.raises(DiskFullError, match=says):

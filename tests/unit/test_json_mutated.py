@@ -87,7 +87,7 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
         ),
         "hipify": Reader(
             json.dumps({"a.cu": "a.hip"}),
-            said_by_a_child(lambda folder: sources._translated(folder, ["a.cu"], (), child)),
+            said_by_a_child(lambda folder: sources._run_hipify(folder, ["a.cu"], (), child)),
         ),
     }
 

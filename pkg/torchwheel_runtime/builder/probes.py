@@ -40,7 +40,7 @@ def find_probes(
     """
     return frozenset(
         probe.name
-        for probe in _checked(extension.probes)
+        for probe in _check_probes(extension.probes)
         if (not probe.cpu or (cpu is not None and cpu.issuperset(probe.cpu)))
         and _holds(probe, target)
     )
@@ -56,7 +56,7 @@ def cpu_features() -> frozenset[str]:
     return frozenset(found[1].split()) if found else frozenset()
 
 
-def _checked(probes: Iterable[Probe]) -> Iterator[Probe]:
+def _check_probes(probes: Iterable[Probe]) -> Iterator[Probe]:
     names: set[str] = set()
     for probe in probes:
         if probe.name in names:

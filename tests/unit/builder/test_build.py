@@ -25,7 +25,7 @@ from torchwheel_runtime.toolkit.host import HostCompiler
 class Shell(Recipe):
     """Its library is its objects, one after the other."""
 
-    def linked(self, objects):
+    def link_steps(self, objects):
         step = Step("link", ("sh", "-c", 'cat "$@" > lib', "sh", *objects), tuple(objects), "lib")
         return (step,)
 
