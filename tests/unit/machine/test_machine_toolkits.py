@@ -262,19 +262,17 @@ def test_hipcc_in_a_folder_of_hips_own(found, tmp_path):
     assert [one.root for one in found(PATH=root / "hip/bin")] == [root]
 
 
-@pytest.mark.parametrize(
-    ("header", "problem"),
-    [(None, "No such file or directory"), ("", "hip_version.h tells no release")],
-)
-def test_a_rocm_without_its_release(found, tmp_path, header, problem):
-    (one,) = found(ROCM_PATH=rocm(tmp_path / "r", header))
-    assert one.problem.endswith(problem)
-    assert one.fix == "set ROCM_PATH to a ROCm with hipcc and HIP's headers"
-
-
-def test_a_wrong_rocm_path_is_found_all_the_same(found, tmp_path):
-    (one,) = found(ROCM_PATH=tmp_path / "nowhere")
-    assert (one.problem, one.release) == ("it has no bin/hipcc", "")
+def test_a_rocm_without_its_release_or_its_compiler(found, tmp_path):
+    roots = {
+        rocm(tmp_path / "no header", None): "No such file or directory",
+        rocm(tmp_path / "empty header", ""): "hip_version.h tells no release",
+        tmp_path / "nowhere": "it has no bin/hipcc",
+    }
+    for root, problem in roots.items():
+        (one,) = found(ROCM_PATH=root)
+        assert one.release == ""
+        assert one.problem.endswith(problem)
+        assert one.fix == "set ROCM_PATH to a ROCm with hipcc and HIP's headers"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")
