@@ -175,7 +175,7 @@ def test_what_another_user_put_into_a_tree_is_found(tree, name):
     give_away(tree / name)
     with pytest.raises(UntrustedError, match=f"belongs to user {NOBODY}") as refused:
         check_tree(tree)
-    assert refused.value.path == tree / name
+    assert refused.value.place == tree / name
 
 
 def test_an_open_file_of_a_tree_counts_where_others_reach_it(tree):
@@ -264,7 +264,7 @@ def test_with_an_acl_a_group_of_ones_own_is_not_all_that_may_write(public, name,
     for use in (trusted_path, trusted_folder, closed_folder, check_tree):
         with pytest.raises(UntrustedError, match=r"\(mode 0775\); run `chmod go-w") as refused:
             use(folder)
-        assert refused.value.path == changed
+        assert refused.value.place == changed
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="POSIX ACLs are read on Linux")

@@ -198,7 +198,7 @@ def find_toolkits(
             yield _inspect_rocm(root, where) if backend == "rocm" else _inspect_trusted(root, where)
     for error in skipped:  # a compiler on the PATH that others can exchange
         where = f"{program} on the PATH, skipped"
-        yield InstalledToolkit(backend, error.path.parents[1], "", where, error.why, error.fix)
+        yield InstalledToolkit(backend, error.place.parents[1], "", where, error.reason, error.fix)
 
 
 def locate_system(
@@ -275,7 +275,9 @@ def _inspect_trusted(path: Path, where: str) -> InstalledToolkit:
         if where == _CACHE:
             check_tree(path)
     except UntrustedError as error:
-        return InstalledToolkit("cuda", root, "", where, f"{error.path}: {error.why}", error.fix)
+        return InstalledToolkit(
+            "cuda", root, "", where, f"{error.place}: {error.reason}", error.fix
+        )
     except OSError as error:
         problem = f"{error.filename or path}: {error.strerror}"
         return InstalledToolkit("cuda", root, "", where, problem)
