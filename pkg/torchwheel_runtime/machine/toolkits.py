@@ -206,7 +206,8 @@ def locate_system(
 ) -> tuple[Path, str]:
     """The folder of the system's CUDA: CUDA_HOME, else nvcc's on the PATH, else the usual one.
 
-    Its identity comes with it, which changes with nvcc. Nothing is started.
+    Its identity comes with it, which changes with nvcc. Nothing is started but an nvcc that is a
+    script, which says where its toolkit is.
 
     Args:
         say: reports an nvcc that is not used, as others can exchange it.
@@ -216,7 +217,7 @@ def locate_system(
     roots = [Path(home)] if home else []
     if not home:
         nvcc = find_program("nvcc", environ.get("PATH"), lambda error: say(str(error)))
-        roots = [Path(nvcc).resolve().parent.parent] if nvcc else []
+        roots = [_cuda_root_of(Path(nvcc))] if nvcc else []
     for root in [*roots, USUAL_CUDA]:
         nvcc_file = root / "bin" / "nvcc"
         if nvcc_file.is_file():

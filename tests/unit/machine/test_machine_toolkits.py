@@ -123,6 +123,7 @@ def test_what_calls_nvcc_leads_to_the_toolkit(found, tmp_path, make):
     root = cuda(tmp_path / "cuda")
     make(tmp_path / "bin/nvcc", root)
     assert [one.root for one in found(PATH=tmp_path / "bin")] == [root]
+    assert locate_system(print, {"PATH": str(tmp_path / "bin")})[0] == root
 
 
 def test_a_script_that_says_nothing_is_no_toolkit(found, tmp_path):
