@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-from targets import CUDA_STABLE, EXTENSION, environ_of, sources
 
 from programmaker import program, run_python
+from targets import CUDA_STABLE, EXTENSION, environ_of, sources
 from torchwheel_runtime.builder import ninja, provision, variables
 from torchwheel_runtime.builder.ninja import Step, build, is_progress
 from torchwheel_runtime.builder.provision import complete_environment
@@ -67,9 +67,16 @@ def test_a_build_waits_for_another_and_says_so(tmp_path):
         from pathlib import Path
         sys.path[:0] = {tests!r}
         from test_build import build, recipe
-        slow = ("device", 'echo made >> count; sleep 1; echo "$out" > "$out"')
         folder = Path({folder!r})
-        build(recipe(slow), folder / sys.argv[1], folder / "shared", 1, print)
+        until = f"while [ ! -e {{folder}}/waits ]; do sleep 0.01; done"
+        slow = ("device", f'echo made >> count; {{until}}; echo "$out" > "$out"')
+
+        def say(line):
+            print(line)
+            if line.startswith("waiting:"):
+                (folder / "waits").touch()
+
+        build(recipe(slow), folder / sys.argv[1], folder / "shared", 1, say)
     """
     tests = [str(Path(__file__).parents[at]) for at in (0, 2)]
     text = textwrap.dedent(script).format(tests=tests, folder=str(tmp_path))
