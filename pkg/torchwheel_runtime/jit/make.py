@@ -91,7 +91,8 @@ def _work_folder(target: Path, request: LibraryRequest) -> Iterator[tuple[Path, 
     except TorchwheelError as error:
         running.unlink()
         # The message names the user's own file, not its copy.
-        raise type(error)(str(error).replace(str(source), str(request.source))) from error
+        error.args = (str(error).replace(str(source), str(request.source)),)
+        raise
     running.unlink()
 
 

@@ -15,6 +15,7 @@ from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 from torchwheel_runtime.files import private_folder
 from torchwheel_runtime.jit import make as making
 from torchwheel_runtime.jit.lookup import open_verified
+from torchwheel_runtime.process import NotRunError
 
 
 def everything(folder):
@@ -86,13 +87,24 @@ def test_a_build_sees_the_files_of_the_key_and_no_other(folder, library):
     assert make_library(folder, only, build, Told()).read_bytes() == library_of("b")
 
 
-def test_a_failed_build_is_one_line_that_names_the_users_own_file(folder):
+@pytest.mark.parametrize(
+    ("kind", "parts", "says"),
+    [
+        (
+            TorchwheelError,
+            ("building a.cu failed: {}/a.cu(1)",),
+            "building a.cu failed: {}/a.cu(1)",
+        ),
+        (NotRunError, ("{}/ninja", "does not start"), "{}/ninja: does not start"),
+    ],
+)
+def test_a_failed_build_is_one_line_that_names_the_users_own_file(folder, kind, parts, says):
     def build(source, output):
-        raise TorchwheelError(f"building CUDA scale.cu failed: {source}/scale.cu(1): error: x")
+        raise kind(*(part.format(source) for part in parts))
 
-    with pytest.raises(TorchwheelError) as error:
+    with pytest.raises(kind) as error:
         make_library(folder, wanted(), build, Told())
-    assert str(error.value) == "building CUDA scale.cu failed: /project/scale.cu(1): error: x"
+    assert str(error.value) == says.format("/project")
     assert find_library(folder, wanted().key).library is None
     assert make_library(folder, wanted(), Builds(), Told()).is_file(), "the next one may succeed"
 
