@@ -71,18 +71,11 @@ def close(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("later", [None, close])
-def test_a_planted_compiler_is_not_run(cache, ran, later):
+def test_a_planted_compiler_is_not_run(cache, ran, later, torchwheel):
     plant_toolkit(cache, ran)
     if later:
         later(cache)
-    done = subprocess.run(
-        [sys.executable, "-m", "torchwheel.cli", "toolkit", "cu130"],
-        cwd=ROOT,
-        env={**os.environ, "TORCHWHEEL_CACHE": str(cache)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = torchwheel("toolkit", "cu130", cwd=ROOT)
     assert ran.read_text() == ""
     assert done.returncode == 1
     whose = "belongs to user 65534, you are 0" if later else "others may write to it (mode 0777)"
