@@ -189,10 +189,8 @@ def require_stable_floor(extension: Extension, target: Target) -> None:
 
 def _device_compiler(environ: Mapping[str, str], machine: str, *, cross: bool) -> DeviceCompiler:
     backend = _backend(environ)
-    root, release = (
-        Path(environ[HOME_VARIABLES[backend]]),
-        ToolkitRelease(backend, environ[TOOLKIT]),
-    )
+    root = Path(environ[HOME_VARIABLES[backend]])
+    release = ToolkitRelease(backend, environ[TOOLKIT])
     variable = VARIABLES[backend]
     gpus = functools.partial(visible_gpus, backend, environ)
     archs = lists.parse_arch_list(environ[variable], release, gpus, variable)
