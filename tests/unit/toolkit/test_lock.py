@@ -1,15 +1,12 @@
-"""Pinned toolkits and sources."""
+"""Pinned toolkits and headers."""
 
 import base64
 import hashlib
-import json
 import re
 from pathlib import Path
 
 import pytest
 
-from loopback import Handler, serving
-from torchwheel.index.client import OfferedFile, download_sdist, files_offered, find_sdist
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.pip import pip_reason
@@ -209,137 +206,3 @@ def test_every_torch_is_locked_by_its_own_release(minor):
     source = lock.torch_source(minor)
     assert source.version.startswith(f"{minor}.")
     assert re.fullmatch(r"[0-9a-f]{64}", source.record_sha256)
-
-
-# An sdist is found on the index and taken by its hash; none of its code is run.
-
-
-DATA = b"the sdist"
-DIGEST = hashlib.sha256(DATA).hexdigest()
-
-
-@pytest.fixture
-def served_sdists(tmp_path):
-    """An index on loopback: its address, and the answers by path, which a test may change."""
-    answers = {}
-
-    class Index(Handler):
-        def respond(self):
-            kind, body = answers.get(self.path, ("text/plain", None))
-            self.answer(404 if body is None else 200, body or b"", content_type=kind)
-
-    with serving(Index) as address:
-        yield address, answers
-
-
-def page(*files, name="conv"):
-    return json.dumps({"meta": {"api-version": "1.0"}, "name": name, "files": files}).encode()
-
-
-def entry(name, digest=DIGEST):
-    return {"filename": name, "url": f"../../f/{name}", "hashes": {"sha256": digest}, "size": 3}
-
-
-def facts(file):
-    return file.name, file.url, file.sha256
-
-
-JSON = "application/vnd.pypi.simple.v1+json"
-
-
-def test_the_sdist_of_a_release_is_found_among_its_files(served_sdists):
-    address, answers = served_sdists
-    names = ("my_conv-1.0.tar.gz", "my_conv-1.5.2.zip", "my_conv-1.5.2.tar.gz", "x-1.5.2.tar.gz")
-    wheel = "my_conv-1.5.2-py3-none-any.whl"
-    answers["/simple/my-conv/"] = (JSON, page(entry(wheel), *map(entry, names), name="My_Conv"))
-    found = find_sdist("My.Conv", "1.5.2", {"PIP_INDEX_URL": f"{address}/simple/"})
-    url = f"{address}/f/my_conv-1.5.2.tar.gz"
-    assert facts(found) == ("my_conv-1.5.2.tar.gz", url, DIGEST)
-
-
-def test_an_older_index_has_pages_in_html(served_sdists):
-    address, answers = served_sdists
-    link = f'<a href="/f/conv-2.0.tar.gz#sha256={DIGEST}">x</a> <a>no</a><a href="y">'
-    answers["/conv/"] = ("text/html", link.encode())
-    found = find_sdist("conv", "2.0", {"PIP_INDEX_URL": address})
-    assert facts(found) == ("conv-2.0.tar.gz", f"{address}/f/conv-2.0.tar.gz", DIGEST)
-
-
-@pytest.mark.parametrize(
-    ("answer", "kind", "says"),
-    [
-        (
-            (JSON, page(entry("conv-1.0-py3-none-any.whl"))),
-            UsageError,
-            r"conv==1\.0: expected an sdist on http.*, found none",
-        ),
-        # Python cannot parse it.
-        (("text/html", b"<![>"), TorchwheelError, "{}/conv/: expected HTML, found "),
-    ],
-    ids=["no sdist", "no HTML"],
-)
-def test_a_page_without_an_sdist_is_one_line(served_sdists, answer, kind, says):
-    address, answers = served_sdists
-    answers["/conv/"] = answer
-    with pytest.raises(kind, match=f"^{says.replace('{}', address)}"):
-        find_sdist("conv", "1.0", {"PIP_INDEX_URL": address})
-
-
-def test_a_folder_of_find_links_precedes_the_index(tmp_path):
-    (tmp_path / "conv-1.0.tar.gz").write_bytes(DATA)
-    found = find_sdist("conv", "1.0", {"PIP_FIND_LINKS": f"/none {tmp_path}"})
-    assert found.sha256 == DIGEST
-    assert download_sdist(found, None, tmp_path / "to").read_bytes() == DATA
-
-
-def test_a_file_that_the_matrix_does_not_name_is_not_taken(served_sdists, tmp_path):
-    address, answers = served_sdists
-    answers["/f"] = ("application/gzip", DATA)
-    link = {"url": f"{address}/f", "hashes": {"sha256": DIGEST}}
-    file = OfferedFile("conv-1.0.tar.gz", link, f"{address}/f", "page")
-    says = r"^hash mismatch: conv-1\.0.* by project\.sha256, found "
-    with pytest.raises(TorchwheelError, match=says):
-        download_sdist(file, "0" * 64, tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_files_of_every_index_are_found_and_one_without_the_project_has_none(
-    served_sdists, tmp_path
-):
-    address, answers = served_sdists
-    answers["/simple/x/"] = (JSON, page(entry("x-1.0.tar.gz"), name="x"))
-    (tmp_path / "here" / "x").mkdir(parents=True)
-    (tmp_path / "here" / "x" / "index.html").write_text(
-        f'<a href="x-2.0.tar.gz#sha256={"0a" * 32}">x</a>'
-    )
-    (tmp_path / "empty").mkdir()
-    extra = [f"{address}/other", *((tmp_path / name).as_uri() for name in ("here", "empty", "no"))]
-    environ = {"PIP_INDEX_URL": f"{address}/simple", "PIP_EXTRA_INDEX_URL": " ".join(extra)}
-    found = [(file.name, file.sha256) for file in files_offered("X", environ)]
-    assert found == [("x-1.0.tar.gz", DIGEST), ("x-2.0.tar.gz", "0a" * 32)]
-
-
-def test_an_index_that_cannot_be_read_is_one_line(tmp_path):
-    environ = {"PIP_INDEX_URL": tmp_path.as_uri(), "PIP_EXTRA_INDEX_URL": "http://127.0.0.1:1/"}
-    with pytest.raises(
-        TorchwheelError, match=r"^http://127.0.0.1:1/x/: expected an answer, found "
-    ):
-        files_offered("x", environ)
-
-
-ODD_ADDRESSES = (
-    *("http://[::1", "http://[::1]:x/", "http://localhost:99999/"),
-    *("http://a..b/", "http://\udcff/"),
-    *("file:///tmp/%00/", "file:///tmp/\0/", "https://ex\u2100mple.com/", "http://", "data:,x", ""),
-)
-
-
-@pytest.mark.parametrize("address", ODD_ADDRESSES)
-def test_an_odd_address_is_one_line_and_a_link_to_it_hides_no_other(address, tmp_path):
-    with pytest.raises(TorchwheelError) as caught:
-        find_sdist("x", "1.0", {"PIP_INDEX_URL": address or "x"})
-    assert str(caught.value).isprintable()
-    page = tmp_path / "x" / "index.html"
-    page.parent.mkdir()
-    page.write_text(f'<a href="{address}">x</a><a href="x-1.0.tar.gz">x</a>', errors="replace")
-    assert find_sdist("x", "1.0", {"PIP_INDEX_URL": tmp_path.as_uri()}).name == "x-1.0.tar.gz"
