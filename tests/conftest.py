@@ -1,8 +1,9 @@
 """Fixtures and options that every test shares."""
 
 import contextlib
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,28 @@ def pytest_terminal_summary(terminalreporter) -> None:
     reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
     for reason, count in reasons.most_common():
         terminalreporter.write_line(f"{count} skipped: {reason}")
+
+
+@pytest.fixture
+def public() -> Iterator[Path]:
+    """A folder that every user can enter."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of temporary files, for this test and its programs alone."""
+    from torchwheel_runtime import files
+
+    path = tmp_path / "temporary"
+    path.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(path))
+    monkeypatch.setenv("TMPDIR", str(path))
+    files._private_folder.cache_clear()
+    yield path
+    files._private_folder.cache_clear()
 
 
 @pytest.fixture

@@ -9,6 +9,33 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 _POLL_S = 0.01
 
 
+class Handler(BaseHTTPRequestHandler):
+    """Answers, and says nothing on standard error."""
+
+    def do_GET(self) -> None:
+        self.respond()
+
+    def do_HEAD(self) -> None:
+        self.respond()
+
+    def respond(self) -> None:
+        """Answer the request for `path`; `command` is GET or HEAD."""
+        raise NotImplementedError
+
+    def answer(self, status: int, body: bytes, **headers: object) -> None:
+        """A whole answer; `content_type` is the header Content-Type."""
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), str(value))
+        self.end_headers()
+        # A client that has seen enough hangs up.
+        with contextlib.suppress(OSError):
+            self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
 @contextlib.contextmanager
 def serving(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[str]:
     """Serve on a free port of loopback; yields the address."""

@@ -209,7 +209,6 @@ def loads(text: str | bytes, where: str) -> Claims:
     return claims
 
 
-@functools.lru_cache(maxsize=1000)  # the wheels of many releases share their claims
 def problem_of(claims: Claims) -> str | None:
     """What is wrong with claims that their fields' types do not say; None if nothing is."""
     if bool(claims.parts) != (claims.abi == "universal"):

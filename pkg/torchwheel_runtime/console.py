@@ -174,10 +174,6 @@ def print_error(*lines: str) -> None:
         _discard(2)
 
 
-class OutputLostError(TorchwheelError):
-    """Standard output cannot be written."""
-
-
 _FAULT = "; this is a fault of torchwheel: `torchwheel --debug {name} …` shows where; report it"
 
 
@@ -228,13 +224,13 @@ def _output_problem() -> Exception | None:
     """Why standard output cannot be written; what is still to be written to it is lost then."""
     place = "standard output"
     if sys.stdout is None:
-        return OutputLostError(f"{place}: expected a place to write to, found it closed; open it")
+        return TorchwheelError(f"{place}: expected a place to write to, found it closed; open it")
     try:
         sys.stdout.flush()
     except OSError as error:
         _discard(1)
         broken = isinstance(error, BrokenPipeError)
-        return error if broken else OutputLostError(explain(error, place))
+        return error if broken else TorchwheelError(explain(error, place))
     return None
 
 

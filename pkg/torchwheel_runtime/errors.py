@@ -28,17 +28,24 @@ class DiskFullError(TorchwheelError):
     """A disk is full, or the user's quota of it is used up."""
 
 
-class MalformedError(TorchwheelError):
-    """A file does not have the form that it must have.
+class PlacedError(TorchwheelError):
+    """An error in its parts: PLACE: REASON; FIX.
 
     Attributes:
-        reason: the message without the file's name and the advice, e.g. `size: expected a whole
-            number, found "8"`.
+        place: the file, folder or program.
+        reason: what is wrong with it, e.g. `size: expected a whole number, found "8"`.
+        fix: what to do; empty if that is not known.
     """
 
-    def __init__(self, where: str, reason: str, do: str = "") -> None:
-        super().__init__(f"{where}: {reason}" + (f"; {do}" if do else ""))
+    def __init__(self, place: str | os.PathLike[str], reason: str, fix: str = "") -> None:
+        super().__init__(f"{os.fspath(place)}: {reason}" + (f"; {fix}" if fix else ""))
+        self.place = place
         self.reason = reason
+        self.fix = fix
+
+
+class MalformedError(PlacedError):
+    """A file does not have the form that it must have."""
 
 
 class MissingModuleError(TorchwheelError):

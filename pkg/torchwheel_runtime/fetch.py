@@ -82,7 +82,7 @@ def check_address(url: str, via: str | None = None) -> None:
     scheme = _scheme(url)
     if scheme is None:
         raise UsageError(
-            f"{_shown(url)}: expected https://, file:// or, on loopback, http://; name such an "
+            f"{_place(url)}: expected https://, file:// or, on loopback, http://; name such an "
             "address, without a user"
         )
     if via is None:
@@ -91,8 +91,8 @@ def check_address(url: str, via: str | None = None) -> None:
     allowed = {"https": {"https"}, "http": {"https", "http"}, "file": {"https", "http", "file"}}
     if scheme not in allowed[came or "https"]:
         raise TorchwheelError(
-            f"{_shown(via)}: expected links to {' or '.join(sorted(allowed[came or 'https']))}, "
-            f"found {_shown(url)}; report it to the authors of the index"
+            f"{_place(via)}: expected links to {' or '.join(sorted(allowed[came or 'https']))}, "
+            f"found {_place(url)}; report it to the authors of the index"
         )
 
 
@@ -120,7 +120,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _shown(url: str) -> str:
+def _place(url: str) -> str:
     # Without a scheme nothing says where a user begins.
     text = url if ":/" in url or "@" not in url else f"****@{url.rpartition('@')[2]}"
     return quote(shorten_line(hide_secrets(text)))[1:-1]
@@ -129,14 +129,15 @@ def _shown(url: str) -> str:
 def open_url(
     request: urllib.request.Request,
     context: ssl.SSLContext,
-    redirects: urllib.request.HTTPRedirectHandler | None = None,
+    check: Callable[[str, str], None] | None = None,
 ) -> http.client.HTTPResponse:
     """Open an address of http, https or file; close the answer.
 
     Args:
         request: the address and what is asked of it.
         context: says which certificates are trusted.
-        redirects: decides where a server may lead; by default to http and https.
+        check: raises unless an address may be reached from another one; by default a server may
+            lead to any address of http and https.
 
     Raises:
         OSError: there is no answer, or none in time; the same holds for what reads the answer.
@@ -148,7 +149,7 @@ def open_url(
         urllib.request.UnknownHandler(),
         urllib.request.FileHandler(),
         _Connections(_Deadline(SECONDS), context),
-        redirects or _Redirects(),
+        _Redirects(check),
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.HTTPErrorProcessor(),
     ):
@@ -167,23 +168,19 @@ def blocks_of(answer: IO[bytes] | http.client.HTTPResponse, most: int) -> Iterat
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects without their bodies, which the base reads whole: one may never end."""
-
-    def redirect_request(self, req: Any, fp: Any, *rest: Any) -> urllib.request.Request | None:  # noqa: ANN401 - the base's
-        """Let the base find no body, then do as it does."""
-        fp.read = bytes
-        return super().redirect_request(req, fp, *rest)
-
-
-class _CheckedRedirects(_Redirects):
-    """Follows few redirects, each to an address that the page before may lead to."""
+    """Follows few redirects, each to an address that `check` lets the page before lead to."""
 
     max_redirections = _REDIRECTS
 
-    def redirect_request(self, req: Any, *rest: Any) -> urllib.request.Request | None:  # noqa: ANN401 - the base's
-        """Check the address, then do as the base does."""
-        check_address(rest[-1], req.full_url)
-        return super().redirect_request(req, *rest)
+    def __init__(self, check: Callable[[str, str], None] | None) -> None:
+        self._check = check
+
+    def redirect_request(self, req: Any, fp: Any, *rest: Any) -> urllib.request.Request | None:  # noqa: ANN401 - the base's
+        """Check the address, then do as the base does, but for the body, which may never end."""
+        if self._check:
+            self._check(rest[-1], req.full_url)
+        fp.read = bytes
+        return super().redirect_request(req, fp, *rest)
 
 
 class Fetcher:
@@ -196,7 +193,7 @@ class Fetcher:
 
     def open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
         """Open a request to an address that was checked."""
-        return open_url(request, self._context, _CheckedRedirects())
+        return open_url(request, self._context, check_address)
 
     def page(self, url: str, accept: str) -> Answer | None:
         """A page; None if there is none.
@@ -207,10 +204,10 @@ class Fetcher:
         check_address(url)
         if _scheme(url) == "file":
             return _page_of_folder(url)
-        with _explained(url):
+        with _explain_failure(url):
             try:
                 with self._open(url, accept) as answer:
-                    body = b"".join(_bounded(answer, url, MAX_BYTES))
+                    body = b"".join(_blocks(answer, url, MAX_BYTES))
                     return Answer(answer.geturl(), answer.headers.get_content_type(), body)
             except urllib.error.HTTPError as error:
                 # A store such as S3 answers 403 for what is missing, and others 400 or 405.
@@ -230,7 +227,7 @@ class Fetcher:
         if found != sha256:
             target.unlink()
             says = f"expected sha256 {sha256}, as the index says, found {found}"
-            raise TorchwheelError(f"{_shown(url)}: {says}; nothing was installed")
+            raise TorchwheelError(f"{_place(url)}: {says}; nothing was installed")
 
     def download(self, url: str, target: Path, most: int) -> str:
         """Write a file of at most so many bytes to `target`; returns its sha256, to be compared.
@@ -241,12 +238,12 @@ class Fetcher:
         check_address(url)
         digest = hashlib.sha256()
         with (
-            _explained(url),
+            _explain_failure(url),
             explain_full_disk(target.parent),
             self._source(url) as source,
             target.open("wb") as file,
         ):
-            for block in _bounded(source, url, most):
+            for block in _blocks(source, url, most):
                 digest.update(block)
                 file.write(block)
         return digest.hexdigest()
@@ -287,13 +284,13 @@ def link(page: str, address: str) -> str:
     return target
 
 
-def _bounded(source: IO[bytes] | http.client.HTTPResponse, url: str, most: int) -> Iterator[bytes]:
+def _blocks(source: IO[bytes] | http.client.HTTPResponse, url: str, most: int) -> Iterator[bytes]:
     """The blocks of a source of at most so many bytes."""
     left = most
     for block in blocks_of(source, most):
         left -= len(block)
         if left < 0:
-            raise TorchwheelError(f"{_shown(url)}: expected at most {size_text(most)}, found more")
+            raise TorchwheelError(f"{_place(url)}: expected at most {size_text(most)}, found more")
         yield block
 
 
@@ -309,7 +306,7 @@ def _page_of_folder(url: str) -> Answer | None:
         file = path / name if name else path
         try:
             with os.fdopen(open_regular(file), "rb") as source:
-                body = b"".join(_bounded(source, url, MAX_BYTES))
+                body = b"".join(_blocks(source, url, MAX_BYTES))
         except (FileNotFoundError, NotADirectoryError, NotRegularError):
             continue
         except OSError as error:
@@ -320,7 +317,7 @@ def _page_of_folder(url: str) -> Answer | None:
 
 
 @contextlib.contextmanager
-def _explained(url: str) -> Iterator[None]:
+def _explain_failure(url: str) -> Iterator[None]:
     """Raise one line for whatever keeps an answer from being read."""
     try:
         yield
@@ -333,7 +330,7 @@ def _explained(url: str) -> Iterator[None]:
         found = _reason(error)
     else:
         return
-    raise TorchwheelError(f"{_shown(url)}: expected an answer, found {found}; try again later")
+    raise TorchwheelError(f"{_place(url)}: expected an answer, found {found}; try again later")
 
 
 def _reason(error: Exception) -> str:
@@ -387,14 +384,14 @@ class _Connections(urllib.request.HTTPSHandler, urllib.request.HTTPHandler):
 
     def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """Open an address of http."""
-        return self.do_open(self._held(http.client.HTTPConnection), req)
+        return self.do_open(self._connections_of(http.client.HTTPConnection), req)
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         """Open an address of https."""
-        held = self._held(http.client.HTTPSConnection)
-        return self.do_open(held, req, context=self._trusting)
+        kind = self._connections_of(http.client.HTTPSConnection)
+        return self.do_open(kind, req, context=self._trusting)
 
-    def _held(
+    def _connections_of(
         self, kind: Callable[..., http.client.HTTPConnection]
     ) -> Callable[..., http.client.HTTPConnection]:
         def make(host: str, **options: object) -> http.client.HTTPConnection:
@@ -411,10 +408,10 @@ class _Response(http.client.HTTPResponse):
 
     def __init__(self, deadline: _Deadline, sock: socket.socket, *rest: Any, **named: Any) -> None:  # noqa: ANN401 - the base's
         super().__init__(sock, *rest, **named)
-        self.fp = io.BufferedReader(_Held(deadline, sock, cast("Any", self.fp).detach()))
+        self.fp = io.BufferedReader(_TimedReader(deadline, sock, cast("Any", self.fp).detach()))
 
 
-class _Held(io.RawIOBase):
+class _TimedReader(io.RawIOBase):
     """What a socket receives before the deadline."""
 
     def __init__(self, deadline: _Deadline, sock: socket.socket, source: io.RawIOBase) -> None:

@@ -182,7 +182,7 @@ def _hold_if_abandoned(path: Path) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def _locked(new_name: Callable[[], Path], make: Callable[[Path], int]) -> Iterator[Path]:
+def _hold_temporary(new_name: Callable[[], Path], make: Callable[[Path], int]) -> Iterator[Path]:
     """Make a temporary file or folder and hold its lock for the block."""
     for _ in range(_TRIES):
         path = new_name()
@@ -228,7 +228,7 @@ def scratch_folder() -> Iterator[Path]:
         return parent / f"{_SCRATCH}{os.urandom(4).hex()}{_TEMPORARY}"
 
     process = os.getpid()
-    with _locked(new_name, _make_private_folder) as folder:
+    with _hold_temporary(new_name, _make_private_folder) as folder:
         try:
             yield folder
         finally:
@@ -419,7 +419,7 @@ def _write_aside(target: Path, make: Callable[[Path], int]) -> Iterator[Path]:
     remove_leftovers(target.parent, target.name)
     with (
         explain_full_disk(target.parent),
-        _locked(lambda: _hidden_name(target, _TEMPORARY), make) as temporary,
+        _hold_temporary(lambda: _hidden_name(target, _TEMPORARY), make) as temporary,
     ):
         try:
             yield temporary

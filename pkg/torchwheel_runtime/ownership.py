@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.errors import PlacedError, TorchwheelError
 
 _ELSEWHERE = "set TORCHWHEEL_CACHE to a folder of your own"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -29,20 +29,10 @@ _OTHERS_ENTER = stat.S_IXGRP | stat.S_IXOTH
 _MAX_LINKS = 40
 
 
-class UntrustedError(TorchwheelError):
-    """Another user could have written what is at `path`, so it is not used.
+class UntrustedError(PlacedError):
+    """Another user could have written what is at `place`, so it is not used."""
 
-    Attributes:
-        path: the file or folder.
-        why: whose it is, or its mode.
-        fix: what to do.
-    """
-
-    def __init__(self, path: Path, why: str, fix: str = _ELSEWHERE) -> None:
-        super().__init__(f"{path}: {why}; {fix}")
-        self.path = path
-        self.why = why
-        self.fix = fix
+    place: Path
 
 
 class _Trust(NamedTuple):  # made in a first call on a GPU, as a dataclass in 0.4 ms
@@ -189,8 +179,8 @@ def find_program(name: str, path: str | None, skip: Callable[[UntrustedError], N
             try:
                 _walk(Path(found), trust=trust)
             except UntrustedError as error:
-                why = f"is not used: {error.path}: {error.why}"
-                skip(UntrustedError(Path(found), why, error.fix))
+                reason = f"is not used: {error.place}: {error.reason}"
+                skip(UntrustedError(Path(found), reason, error.fix))
             except OSError:
                 continue
             else:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Literal
 
-from torchwheel_runtime.errors import TorchwheelError, program_error
+from torchwheel_runtime.errors import PlacedError, program_error
 
 Argument = str | os.PathLike[str]
 
@@ -51,16 +51,8 @@ _MODULE = (
 )
 
 
-class NotRunError(TorchwheelError):
-    """A program did not start, or gave no answer in time.
-
-    Attributes:
-        reason: the message without the program's name, e.g. "does not start: Permission denied".
-    """
-
-    def __init__(self, program: Argument, reason: str) -> None:
-        super().__init__(f"{os.fspath(program)}: {reason}")
-        self.reason = reason
+class NotRunError(PlacedError):
+    """A program did not start, or gave no answer in time."""
 
 
 class TimedOutError(NotRunError):

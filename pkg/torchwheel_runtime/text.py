@@ -91,10 +91,10 @@ def join_names(names: Iterable[str]) -> str:
     return ", ".join(names)
 
 
-def nearest(name: str, known: Iterable[str], most: int = 3) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
     """Advice: the known names most similar to `name`, else all of them."""
     known = list(known)
-    close = difflib.get_close_matches(name[:100], known, n=most, cutoff=0.5)
+    close = difflib.get_close_matches(name[:100], known, cutoff=0.5)
     if close:
         return f"did you mean {' or '.join(quote(text) for text in close)}?"
     names = known if len(known) <= _MOST_NAMES else [*known[:_MOST_NAMES], "…"]

@@ -1,13 +1,12 @@
 """NVIDIA's GPUs through a real shared library that stands for the driver's."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from programmaker import run_python
 from torchwheel_runtime.arch import devices
 from torchwheel_runtime.arch.devices import Gpu, visible_gpus
 from torchwheel_runtime.arch.model import CudaArch
@@ -149,18 +148,11 @@ def test_a_process_can_fork_before_and_after_and_cuda_is_never_loaded(
     monkeypatch.setenv("CUDA_LOADED", str(tmp_path / "cuda-was-loaded"))
     for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"):
         monkeypatch.delenv(name, raising=False)
-    done = subprocess.run(
-        [sys.executable, "-c", IN_A_PROCESS],
-        env=dict(os.environ),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(IN_A_PROCESS)
     assert done.returncode == 0, done.stderr
     expected = ["0 NVIDIA H200 9.0", "1 Tesla T4 7.5"]
     assert json.loads(done.stdout) == [expected, expected, expected, []]
     assert not (tmp_path / "cuda-was-loaded").exists()
     # The stand-in for CUDA's library does tell when it is loaded.
-    load = [sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1')"]
-    subprocess.run(load, env=dict(os.environ), check=True)
+    run_python("import ctypes; ctypes.CDLL('libcuda.so.1')")
     assert (tmp_path / "cuda-was-loaded").exists()

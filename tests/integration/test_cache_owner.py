@@ -1,17 +1,16 @@
 """What another user puts into the cache is never run, and a cache that root made is only read."""
 
 import hashlib
-import multiprocessing
 import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from jitmaker import Told
+from otheruser import NOBODY, as_nobody
 from torchwheel.matrix.forms import ProjectSource
 from torchwheel.pipeline.container_options import _uv_cache
 from torchwheel.pipeline.inputs import Run
@@ -31,23 +30,15 @@ from torchwheel_runtime.toolkit.provision import pypi_identity
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[2]
-NOBODY = 65534
 PARTS = ("toolkits", "smoke", "torch", "sdists", "containers", "build", "probes", "verified")
 
 
 @pytest.fixture
-def public():
-    """A folder that every user can enter, with a cache that every user can write to."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        for part in ("cache", *(f"cache/{name}" for name in PARTS)):
-            Path(name, part).mkdir()
-            Path(name, part).chmod(0o777)
-        yield Path(name)
-
-
-@pytest.fixture
 def cache(public):
+    """A cache that every user can write to."""
+    for part in ("cache", *(f"cache/{name}" for name in PARTS)):
+        Path(public, part).mkdir()
+        Path(public, part).chmod(0o777)
     return public / "cache"
 
 
@@ -57,24 +48,6 @@ def ran(public):
     (public / "ran").touch()
     (public / "ran").chmod(0o666)
     return public / "ran"
-
-
-def as_nobody(work) -> None:
-    """Do `work` in a child that is another user."""
-    if os.geteuid():
-        pytest.skip("only root can become another user")
-
-    def child() -> None:
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
-        os.umask(0)
-        work()
-
-    process = multiprocessing.get_context("fork").Process(target=child)
-    process.start()
-    process.join()
-    assert process.exitcode == 0
 
 
 def plant_toolkit(cache: Path, ran: Path) -> None:
@@ -98,18 +71,11 @@ def close(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("later", [None, close])
-def test_a_planted_compiler_is_not_run(cache, ran, later):
+def test_a_planted_compiler_is_not_run(cache, ran, later, torchwheel):
     plant_toolkit(cache, ran)
     if later:
         later(cache)
-    done = subprocess.run(
-        [sys.executable, "-m", "torchwheel.cli", "toolkit", "cu130"],
-        cwd=ROOT,
-        env={**os.environ, "TORCHWHEEL_CACHE": str(cache)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = torchwheel("toolkit", "cu130", cwd=ROOT)
     assert ran.read_text() == ""
     assert done.returncode == 1
     whose = "belongs to user 65534, you are 0" if later else "others may write to it (mode 0777)"

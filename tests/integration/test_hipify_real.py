@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.arch.releases import ToolkitRelease
+from targets import CUDA_ATEN, PY312, ROCM_STABLE
 from torchwheel_runtime.builder.extension import Extension, Module, Operator
 from torchwheel_runtime.builder.recipe import Recipe
 from torchwheel_runtime.builder.sources import Sources, hipify, hipify_sources
-from torchwheel_runtime.builder.target import DeviceCompiler, Python, Target, TorchHeaders
 from torchwheel_runtime.errors import TorchwheelError
 
 pytestmark = pytest.mark.integration
@@ -82,19 +80,7 @@ ORDINARY = Extension(
     include_dirs=("include",),
     ordinary=True,
 )
-GFX942 = Target(
-    name="plain",
-    abi="aten",
-    source=Path(),
-    toolkit=DeviceCompiler(
-        ToolkitRelease("rocm", "7.2"), Path("/opt/rocm"), (parse("gfx942"),), Path("libamdhip64.so")
-    ),
-    torch=TorchHeaders(Path("/torch"), "2.13"),
-    platform="linux_x86_64",
-    cross=False,
-    cxx="g++",
-    python=Python(Path("/py"), Path("/pybind11"), ".so"),
-)
+GFX942 = dataclasses.replace(ROCM_STABLE, abi="aten", python=PY312, sysroot=())
 
 
 def test_an_ordinary_extension_for_rocm_compiles_the_translation(project, tmp_path):
@@ -111,8 +97,7 @@ def test_an_ordinary_extension_for_rocm_compiles_the_translation(project, tmp_pa
 @pytest.mark.parametrize("change", [{"ordinary": False}, {}])
 def test_others_are_compiled_as_they_are(project, tmp_path, change):
     extension = dataclasses.replace(ORDINARY, **change)
-    cuda = dataclasses.replace(GFX942.toolkit, release=ToolkitRelease("cuda", "13.0"))
-    target = GFX942 if change else dataclasses.replace(GFX942, toolkit=cuda)
+    target = GFX942 if change else CUDA_ATEN
     sources = Sources([], [], [])
     assert hipify_sources(extension, sources, target, tmp_path / "out") == (sources, target)
     assert not (tmp_path / "out").exists()

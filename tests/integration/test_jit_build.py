@@ -7,14 +7,13 @@ which the reference takes and the native library refuses with a sentence of its 
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from fusedops.extension import EXTENSION
+from programmaker import run_python
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.toolkit.headers import torch_headers
 
@@ -64,25 +63,11 @@ def environ(filled, tmp_path):
     return {**filled, "TORCHWHEEL_CACHE": str(tmp_path / "cache")}
 
 
-def start(environ, script=CALL):
-    return subprocess.Popen(
-        [sys.executable, "-c", script],
-        env=environ,
-        cwd="/",
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def ended(process):
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    return json.loads(out.splitlines()[-1]), err
-
-
-def call(environ):
-    return ended(start(environ))
+def call(environ, script=CALL):
+    """What the script found, and what was said."""
+    done = run_python(script, env=environ, cwd="/", timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
 
 def test_a_library_is_built_once(filled):
@@ -112,7 +97,7 @@ def test_an_arch_and_a_flag_have_a_library_of_their_own(filled):
     changes = (
         "flags=__import__('torchwheel_runtime.builder').builder.Flags(cuda=('--use_fast_math',))"
     )
-    other_flag, said = ended(start(filled, with_extension(changes) + CALL))
+    other_flag, said = call(filled, with_extension(changes) + CALL)
     assert other_flag["way"] == "jit build"
     assert "building it" in said
     libraries = {one["library"] for one in (found, other_arch, other_flag)}
@@ -167,7 +152,7 @@ def test_an_older_torch_gets_the_aten_flavour(environ, cache):
     script = with_extension('torch="99.0"') + CALL
     # torch for CPUs lacks one header of CUDA's, which holds macros.
     include = torch_headers("2.11", cache, Quiet()) / "torch" / "include"
-    found, _ = ended(start({**environ, "CPLUS_INCLUDE_PATH": str(include)}, script))
+    found, _ = call({**environ, "CPLUS_INCLUDE_PATH": str(include)}, script)
     assert found["way"] == "jit build", found
     assert found["native"] == "vector_add: a: expected a tensor on a GPU, found cpu"
 
@@ -181,21 +166,15 @@ def test_an_operator_that_is_switched_off_is_not_built(environ):
     assert "building" not in said
 
 
-def run(environ, *command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, env=environ, cwd="/", check=False, capture_output=True, text=True
-    )
-
-
 def test_the_command_line_builds_nothing_for_a_torch_for_cpus(filled):
-    jit = [sys.executable, "-m", "torchwheel.cli", "jit"]
-    done = run(filled, *jit, "fusedops")
+    jit = "import sys; from torchwheel.cli import main; sys.exit(main(['jit', sys.argv[1]]))"
+    done = run_python(jit, "fusedops", env=filled, cwd="/")
     assert done.returncode == 1
     families = [line.split()[0] for line in done.stdout.splitlines()]
     assert families == [operator.name for operator in EXTENSION.operators]
     assert done.stdout.count("prebuilt: none in this installation") == len(families)
     for package, says in (("json", "is no extension"), ("nonesuch", "cannot be imported")):
-        done = run(filled, *jit, package)
+        done = run_python(jit, package, env=filled, cwd="/")
         assert done.returncode == 2
         assert says in done.stderr
 
@@ -213,7 +192,7 @@ def test_the_command_line_builds_all_of_it_beforehand(filled):
         "raise SystemExit(main(['jit', 'fusedops']))"
     )
     call(filled)
-    done = run(filled, sys.executable, "-c", script)
+    done = run_python(script, env=filled, cwd="/")
     assert done.returncode == 0, done.stderr
     assert [line.split() for line in done.stdout.splitlines()] == [
         ["vector_add", "jit", "cache:", "vector_add.so"],

@@ -7,13 +7,13 @@ compiled once for all families, so that this takes half as long as the libraries
 import os
 import struct
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
 from fusedops.extension import EXTENSION
+from programmaker import run_python
 from torchwheel_runtime.builder.ninja import build, parallel_jobs
 from torchwheel_runtime.builder.recipe import INCLUDE, Recipe
 from torchwheel_runtime.builder.sources import sources_of
@@ -88,9 +88,7 @@ def test_a_family_loads_by_itself_and_nothing_is_read_before_the_wait(
         )
     for library in libraries:
         # One at a time: what one family lacks, another could bring.
-        done = subprocess.run(
-            [sys.executable, "-c", LOAD, library], capture_output=True, text=True, check=False
-        )
+        done = run_python(LOAD, library)
         assert done.returncode == 0, done.stderr
     waiting = {
         library.stem: kernels_that_wait(library, tmp_path / f"{library.stem}-cubins")

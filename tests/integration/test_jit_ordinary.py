@@ -2,11 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from programmaker import run_python
 
 pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.integration
@@ -78,14 +78,7 @@ def call(nvcc, tmp_path):
     }
 
     def run(**more):
-        done = subprocess.run(
-            [sys.executable, "-c", CALL],
-            env={**environ, **more},
-            cwd="/",
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_python(CALL, env={**environ, **more}, cwd="/")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1]), done.stderr
 

@@ -16,7 +16,9 @@ from torch.library import Library
 
 import partsmaker
 from jitmaker import Told, wanted
+from otheruser import give_away
 from partsmaker import FRONT_END, K80, NUMBERS, compiled, kernels, mapped
+from programmaker import run_python
 from torchwheel_runtime import loadable
 from torchwheel_runtime.builder import Extension, Module
 from torchwheel_runtime.claims import Part
@@ -274,8 +276,7 @@ one = open_loadable(Path(sys.argv[1])).load()
 os.closerange(3, 100)
 print(one.answer(), open_loadable(Path(sys.argv[2])).load().answer())
 """
-    command = [sys.executable, "-c", code, str(one), str(two)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = run_python(code, one, two)
     assert (done.stdout, done.stderr) == ("1 2\n", "")
 
 
@@ -290,12 +291,7 @@ def test_a_child_uses_what_its_parent_loaded_and_loads_more(one, two):
 
 @pytest.mark.parametrize("change", ["mode", "owner"])
 def test_a_file_that_others_can_change_in_place_is_loaded_from_memory(one, two, change):
-    if change == "mode":
-        one.chmod(0o666)
-    elif os.geteuid():
-        pytest.skip("only root can give files away")
-    else:
-        os.chown(one, 65534, 65534)
+    one.chmod(0o666) if change == "mode" else give_away(one)
     library = open_loadable(one)
     with one.open("r+b") as file:
         file.write(two.read_bytes())

@@ -1,12 +1,11 @@
 """Files are looked up on an index on loopback that has no metadata beside its wheels."""
 
 import hashlib
-import http.server
 import os
 
 import pytest
 
-from loopback import serving
+from loopback import Handler, serving
 from torchwheel_runtime import pip, process
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.process import ProcessResult
@@ -19,37 +18,27 @@ NOISE = os.urandom(1 << 20)
 PLATFORM = "linux_x86_64"
 
 
-class Index(http.server.BaseHTTPRequestHandler):
+class Index(Handler):
     wheel = b""
     sent: list[int] = []
 
-    def do_HEAD(self):
-        self.answer(200, b"", len(self.wheel))
-
-    def do_GET(self):
+    def respond(self):
+        if self.command == "HEAD":
+            self.of_wheel(200, b"", len(self.wheel))
+            return
         if self.path.endswith("/"):
             name, digest = "demo-1.0.0-py3-none-any.whl", hashlib.sha256(self.wheel).hexdigest()
             page = f'<a href="/{name}#sha256={digest}">{name}</a>'.encode()
-            self.answer(200, page, len(page))
+            self.answer(200, page, content_type="text/html", content_length=len(page))
             return
         span = self.headers.get("Range", "bytes=0-").removeprefix("bytes=")
         first, _, last = span.partition("-")
         body = self.wheel[int(first) : int(last) + 1 if last else None]
         self.sent.append(len(body))
-        self.answer(206 if "Range" in self.headers else 200, body, len(body))
+        self.of_wheel(206 if "Range" in self.headers else 200, body, len(body))
 
-    def answer(self, status: int, body: bytes, size: int):
-        self.send_response(status)
-        self.send_header(
-            "Content-Type", "text/html" if self.path.endswith("/") else "application/x"
-        )
-        self.send_header("Accept-Ranges", "bytes")
-        self.send_header("Content-Length", str(size))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+    def of_wheel(self, status: int, body: bytes, size: int):
+        self.answer(status, body, accept_ranges="bytes", content_length=size)
 
 
 @pytest.fixture

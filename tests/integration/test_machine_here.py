@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import torchwheel
+from programmaker import program, run_python
 from torchwheel_runtime.arch.devices import Driver
 from torchwheel_runtime.machine import probe
 from torchwheel_runtime.machine.discovery import find_machine
@@ -44,13 +45,7 @@ print(found.version, torch.version.cuda, torch.version.hip)
 
 @needs_torch
 def test_torchs_files_say_what_torch_says_of_itself():
-    done = subprocess.run(
-        [sys.executable, "-c", FROM_FILES],
-        env={**os.environ, "PYTHONPATH": str(PACKAGES)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_python(FROM_FILES, env={**os.environ, "PYTHONPATH": str(PACKAGES)})
     assert done.returncode == 0, done.stderr
     version, cuda, hip = done.stdout.split()
     found = find_torch()
@@ -77,10 +72,7 @@ def test_the_provisioned_toolkit_is_whole(nvcc):
 
 def test_the_toolkit_on_the_path_is_the_one_that_nvcc_runs_in(nvcc, tmp_path):
     """As scripts in /usr/local/bin call one."""
-    script = tmp_path / "bin" / "nvcc"
-    script.parent.mkdir()
-    script.write_text(f'#!/bin/sh\nexec {nvcc} "$@"\n')
-    script.chmod(0o755)
+    script = program(tmp_path / "bin" / "nvcc", f'exec {nvcc} "$@"')
     environ = {"PATH": f"{script.parent}:{os.environ['PATH']}"}
     first = next(find_toolkits("cuda", environ, site=[], cache=tmp_path))
     assert (first.root, first.where) == (nvcc.parent.parent.resolve(), "nvcc on the PATH")

@@ -46,20 +46,12 @@ def test_the_provisioned_toolkit_is_one_release_and_compiles_every_arch(cuda):
     compile_probe(cuda, list(map(parse, ("7.5", "9.0", "12.0+PTX"))), str(host_compiler().path))
 
 
-def test_the_toolkit_is_found_as_a_system_one_by_cuda_home(cuda):
+def test_the_toolkit_is_found_as_a_system_one_by_cuda_home(cuda, tmp_path):
     root, identity = locate_system(print, {"CUDA_HOME": str(cuda), "PATH": ""})
     assert root == cuda.resolve()
     assert len(identity) == 16
-
-
-def test_a_cuda_home_without_nvcc_is_named(tmp_path):
     with pytest.raises(TorchwheelError, match="has no bin/nvcc"):
         locate_system(print, {"CUDA_HOME": str(tmp_path)})
-
-
-def test_a_toolkit_of_another_release_is_named(cuda):
-    with pytest.raises(TorchwheelError, match=r"nvcc is of CUDA 13\.0; 13\.2 was asked for"):
-        require_cuda(cuda, "13.2")
 
 
 def test_a_probe_that_does_not_compile_says_what_the_compiler_said(cuda):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import torchwheel
+from programmaker import run_python
 from torchwheel import cli
 from torchwheel_runtime.arguments import Command
 from wheelmaker import make_wheel
@@ -56,14 +57,8 @@ def test_every_option_is_obeyed_by_the_request_or_by_the_command(call, pipeline,
 
 
 def base_alone(call: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", BASE_ALONE, *call.split()],
-        cwd=folder,
-        env={"PYTHONPATH": str(Path(torchwheel.__file__).parents[1]), "TORCHWHEEL_CACHE": "cache"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    env = {"PYTHONPATH": str(Path(torchwheel.__file__).parents[1]), "TORCHWHEEL_CACHE": "cache"}
+    return run_python(BASE_ALONE, *call.split(), cwd=folder, env=env)
 
 
 PIPELINE = ("matrix", "wheels", "kernels cu130", "images", "base-images")

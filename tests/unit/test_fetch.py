@@ -1,15 +1,13 @@
 """What is fetched from where: addresses, redirects, sizes, hashes."""
 
-import contextlib
 import errno
 import hashlib
-import http.server
 import os
 import re
 
 import pytest
 
-from loopback import serving
+from loopback import Handler, serving
 from torchwheel_runtime import fetch
 from torchwheel_runtime.errors import DiskFullError, TorchwheelError, UsageError
 from torchwheel_runtime.fetch import Fetcher, check_address, link
@@ -104,33 +102,22 @@ def test_a_token_goes_to_its_own_server_alone(address, target):
     assert link("https://a/x/?token=t", address) == target
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        parts = self.path.split("?")
-        if parts[0] in ("/to", "/loop"):
-            self.send_response(302)
-            self.send_header("Location", parts[-1])
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        if parts[0] == "/gone":
+class Pages(Handler):
+    def respond(self):
+        path, _, target = self.path.partition("?")
+        if path in ("/to", "/loop"):
+            self.answer(302, b"", location=target or path, content_length=0)
+        elif path == "/gone":
             self.send_error(404)
-            return
-        self.send_response(500 if parts[0] == "/broken" else 200)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        with contextlib.suppress(OSError):
-            for _ in range(16 if parts[0] == "/endless" else 1):
-                said = self.path.encode() if parts[0].startswith("/said") else b"hello"
-                self.wfile.write(b"x" * (1 << 20) if parts[0] == "/endless" else said)
-
-    def log_message(self, *args):
-        pass
+        else:
+            said = self.path.encode() if path.startswith("/said") else b"hello"
+            body = b"x" * (16 << 20) if path == "/endless" else said
+            self.answer(500 if path == "/broken" else 200, body, content_type="text/html")
 
 
 @pytest.fixture(scope="module")
 def server():
-    with serving(Handler) as address:
+    with serving(Pages) as address:
         yield address
 
 
@@ -171,7 +158,7 @@ def test_a_full_disk_is_no_fault_of_the_index(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(fetch, "_bounded", full)
+    monkeypatch.setattr(fetch, "_blocks", full)
     (tmp_path / "file").touch()
     says = f"^no space left on the disk of {re.escape(str(tmp_path))} or the temporary folder: free"
     with pytest.raises(DiskFullError, match=says):

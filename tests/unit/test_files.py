@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from programmaker import run_python
 from torchwheel_runtime import files
 from torchwheel_runtime.lock import LockBusyError, fail_if_busy, hold_lock
 from torchwheel_runtime.os_errors import explain
@@ -43,10 +44,6 @@ with files.make_folder_atomically(target) as folder:
     (folder / "a").write_text("new")
     (folder / "b").write_text("new")
 """
-
-
-def run_python(code: str, *arguments: object) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], check=False)
 
 
 def killed_at(target: Path, number: int, way: str) -> int:
@@ -222,9 +219,7 @@ def test_no_trial_file_is_written_that_a_kill_would_leave(tmp_path):
         "with files.own_temporary_files():\n"
         "    print(made, files.temporary_variables()['TMPDIR'])\n"
     )
-    env = {**os.environ, "TMPDIR": str(tmp_path)}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    done = run_python(code, env={**os.environ, "TMPDIR": str(tmp_path)})
     assert done.stdout.startswith(f"[] {tmp_path}/torchwheel-"), done.stdout + done.stderr
 
 

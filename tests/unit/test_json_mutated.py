@@ -51,7 +51,7 @@ def read_cache_use(folder: Path, content: bytes) -> None:
 
 @pytest.fixture
 def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader]:
-    said = b""
+    said, interpreter = b"", dataclasses.asdict(interpreters.running_interpreter())
 
     def run(*_: object, **__: object) -> ProcessResult:
         return ProcessResult(0, said.decode("utf-8", "surrogateescape"))
@@ -72,7 +72,6 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
     monkeypatch.setattr(index, "run_pip", run_pip)
     env = Environment(Path("python"), {}, Path("site"))
     child = Path(sources._CHILD)
-    interpreter = dataclasses.asdict(interpreters.running_interpreter())
     state, usage = {"key": "key", "files": {WHEEL: "ab"}}, inside.Usage(1.5, 5)
     return {
         "bundled": Reader(json.dumps(state), read_bundled),
@@ -88,7 +87,7 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
         ),
         "hipify": Reader(
             json.dumps({"a.cu": "a.hip"}),
-            said_by_a_child(lambda folder: sources._translated(folder, ["a.cu"], (), child)),
+            said_by_a_child(lambda folder: sources._run_hipify(folder, ["a.cu"], (), child)),
         ),
     }
 

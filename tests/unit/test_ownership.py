@@ -7,11 +7,11 @@ import pwd
 import stat
 import struct
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
+from otheruser import NOBODY, give_away
 from programmaker import program
 from torchwheel_runtime import ownership
 from torchwheel_runtime.errors import TorchwheelError
@@ -26,27 +26,12 @@ from torchwheel_runtime.ownership import (
     trusted_path,
 )
 
-NOBODY = 65534
 ELSEWHERE = "set TORCHWHEEL_CACHE to a folder of your own"
 
 
 @pytest.fixture(autouse=True)
 def no_private_groups(monkeypatch):
     monkeypatch.setattr(ownership, "_is_private_group", lambda _: False)
-
-
-@pytest.fixture
-def public():
-    """A folder that every user can enter."""
-    with tempfile.TemporaryDirectory() as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
-
-
-def give_away(path: Path) -> None:
-    if os.geteuid():
-        pytest.skip("only root can give files away")
-    os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
 
 
 def theirs(path: Path, fix: str = ELSEWHERE) -> str:
@@ -190,7 +175,7 @@ def test_what_another_user_put_into_a_tree_is_found(tree, name):
     give_away(tree / name)
     with pytest.raises(UntrustedError, match=f"belongs to user {NOBODY}") as refused:
         check_tree(tree)
-    assert refused.value.path == tree / name
+    assert refused.value.place == tree / name
 
 
 def test_an_open_file_of_a_tree_counts_where_others_reach_it(tree):
@@ -279,7 +264,7 @@ def test_with_an_acl_a_group_of_ones_own_is_not_all_that_may_write(public, name,
     for use in (trusted_path, trusted_folder, closed_folder, check_tree):
         with pytest.raises(UntrustedError, match=r"\(mode 0775\); run `chmod go-w") as refused:
             use(folder)
-        assert refused.value.path == changed
+        assert refused.value.place == changed
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="POSIX ACLs are read on Linux")

@@ -17,7 +17,7 @@ from torchwheel.sdist.request import SdistRequest
 from torchwheel.smoke import trial_environment
 from torchwheel.smoke.testing import EnvironmentTorch
 from torchwheel.smoke.trial_environment import Environment
-from torchwheel_runtime.arch.lists import LeftOut, NamedArchs, arch_list, choose_archs
+from torchwheel_runtime.arch.lists import NamedArchs, arch_list, choose_archs
 from torchwheel_runtime.arch.releases import ToolkitRelease, cxx_standard, torch_releases
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.pip import pip_install
@@ -108,9 +108,9 @@ def toolkit_for(
     if facts and (archs_by or own.archs(release)[1]) == "environment" and not by_cmake:
         compiled = [arch for arch in compiled if facts.takes(arch)]
         why = f"the BuildExtension of torch {torch.minor} refuses it; see --archs-by declared"
-        left_out += [LeftOut(arch, why) for arch in choice.archs if arch not in compiled]
+        left_out += [f"{arch}: {why}" for arch in choice.archs if arch not in compiled]
     if not compiled:
-        reasons = "; ".join(map(str, left_out))
+        reasons = "; ".join(left_out)
         raise UsageError(f"{choice.source}: nothing to compile for: {reasons}")
     for line in left_out:
         say(f"left out: {line}")

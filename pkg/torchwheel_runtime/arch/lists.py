@@ -22,29 +22,18 @@ from torchwheel_runtime.text import nearest, quote
 
 
 @dataclasses.dataclass(frozen=True)
-class LeftOut:
-    """An arch that is not compiled for, and the reason."""
-
-    arch: Arch
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.arch}: {self.why}"
-
-
-@dataclasses.dataclass(frozen=True)
 class ArchSelection:
     """Archs to compile for.
 
     Attributes:
         archs: in order, each once.
-        left_out: archs that are asked for too, and why they are not compiled for.
+        left_out: archs that are asked for too, each with the reason why it is not compiled for.
         source: of `choose_archs`: the source of the argument or of the default, the name of an
             environment variable, or "visible GPUs".
     """
 
     archs: tuple[Arch, ...]
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[str, ...] = ()
     source: str = ""
 
     def require_all(self, where: str) -> tuple[Arch, ...]:
@@ -54,7 +43,7 @@ class ArchSelection:
             UsageError: an arch is left out.
         """
         if self.left_out:
-            raise UsageError(f"{where}: {'; '.join(map(str, self.left_out))}")
+            raise UsageError(f"{where}: {'; '.join(self.left_out)}")
         return self.archs
 
 
@@ -73,7 +62,7 @@ def select_compilable(archs: Iterable[Arch], toolkit: ToolkitRelease) -> ArchSel
     merged = merge_archs(archs)
     return ArchSelection(
         tuple(arch for arch in merged if arch.name in compilable),
-        tuple(LeftOut(a, _reason(a, toolkit)) for a in merged if a.name not in compilable),
+        tuple(_left_out(arch, toolkit) for arch in merged if arch.name not in compilable),
     )
 
 
@@ -95,7 +84,7 @@ def archs_for_gpus(gpus: Iterable[Arch], toolkit: ToolkitRelease) -> ArchSelecti
         elif older := [arch for arch in plain if ptx_runs_on(arch, gpu)]:
             archs.append(max(older).with_ptx())
         else:
-            left_out.append(LeftOut(gpu, _reason(gpu, toolkit)))
+            left_out.append(_left_out(gpu, toolkit))
     return ArchSelection(merge_archs(archs), tuple(left_out))
 
 
@@ -104,8 +93,9 @@ def _closeness(arch: Arch) -> tuple[bool, Arch]:
     return not (isinstance(arch, RocmArch) and arch.generic), arch
 
 
-def _reason(arch: Arch, toolkit: ToolkitRelease) -> str:
-    return f"{toolkit} cannot compile for it; {releases_able(arch, toolkit.backend)} can"
+def _left_out(arch: Arch, toolkit: ToolkitRelease) -> str:
+    able = releases_able(arch, toolkit.backend)
+    return f"{arch}: {toolkit} cannot compile for it; {able} can"
 
 
 _PTX = "+PTX"
@@ -135,7 +125,7 @@ def parse_arch_list(
     if not words:
         raise UsageError(f"{where}: an arch list expected, e.g. {_example(toolkit)}; it is empty")
     archs: list[Arch] = []
-    left_out: list[LeftOut] = []
+    left_out: list[str] = []
     for word in words:
         if word == "native":
             native = archs_for_gpus(_native_archs(gpus, where), toolkit)
@@ -293,6 +283,5 @@ def choose_archs(
 
 def _choice(selection: ArchSelection, source: str) -> ArchSelection:
     if not selection.archs:
-        reasons = "; ".join(map(str, selection.left_out))
-        raise UsageError(f"{source}: nothing to compile for: {reasons}")
+        raise UsageError(f"{source}: nothing to compile for: {'; '.join(selection.left_out)}")
     return dataclasses.replace(selection, source=source)

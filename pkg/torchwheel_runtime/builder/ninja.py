@@ -238,8 +238,8 @@ def build(
         objects += [
             compiled.get((name, step.output), shared / name / step.output) for step in steps
         ]
-    linked = recipe.linked([str(path) for path in objects])
-    (library,) = run(linked, folder, jobs, say, verbose=recipe.verbose)
+    steps = recipe.link_steps([str(path) for path in objects])
+    (library,) = run(steps, folder, jobs, say, verbose=recipe.verbose)
     return library
 
 

@@ -77,7 +77,7 @@ def compile_shared(
     What meets Python is left out: it is compiled for one variant alone.
     """
     groups = {
-        name: [part for step in steps for part in _divided(step, shard)]
+        name: [part for step in steps for part in _parts_or_whole(step, shard)]
         for name, steps in _shared_groups(recipe).items()
     }
     mine = shard.take(sum(map(len, groups.values())))
@@ -88,7 +88,7 @@ def compile_shared(
         yield from ((name, step, shared / name / step.output) for step in chosen)
 
 
-def _divided(step: Step, shard: Shard) -> Sequence[Step]:
+def _parts_or_whole(step: Step, shard: Shard) -> Sequence[Step]:
     """The step, or what several jobs do in its place."""
     return step.parts if shard.count > 1 and step.parts else (step,)
 

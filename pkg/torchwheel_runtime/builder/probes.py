@@ -40,7 +40,7 @@ def find_probes(
     """
     return frozenset(
         probe.name
-        for probe in _checked(extension.probes)
+        for probe in _check_probes(extension.probes)
         if (not probe.cpu or (cpu is not None and cpu.issuperset(probe.cpu)))
         and _holds(probe, target)
     )
@@ -56,7 +56,7 @@ def cpu_features() -> frozenset[str]:
     return frozenset(found[1].split()) if found else frozenset()
 
 
-def _checked(probes: Iterable[Probe]) -> Iterator[Probe]:
+def _check_probes(probes: Iterable[Probe]) -> Iterator[Probe]:
     names: set[str] = set()
     for probe in probes:
         if probe.name in names:
@@ -74,17 +74,12 @@ def _checked(probes: Iterable[Probe]) -> Iterator[Probe]:
         yield probe
 
 
-def _program(function: str) -> str:
-    """A C++ program that can be linked only if there is the function."""
-    if not function:
-        return "int main() { return 0; }\n"
-    return f'extern "C" char {function}();\nint main() {{ return {function}(); }}\n'
-
-
 def _holds(probe: Probe, target: Target) -> bool:
     """The compiler's answer, from the cache if it has been asked before."""
     command = _command(probe.flags, target)
-    program = _program(probe.function)
+    program = "int main() { return 0; }\n"
+    if name := probe.function:  # linked only if there is this one
+        program = f'extern "C" char {name}();\nint main() {{ return {name}(); }}\n'
     facts = [*_identity(target.cxx), *command, program]
     key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:32]
     with contextlib.suppress(TorchwheelError, OSError):
@@ -102,19 +97,10 @@ def _answers() -> Path:
 
 
 def _command(flags: Flags, target: Target) -> list[str]:
-    """From a program on the standard input to the file "program" of a folder."""
-    before = [target.cxx, target.standard, *target.sysroot, *flags.cxx]
-    return [
-        *before,
-        "-x",
-        "c++",
-        "probe.cpp",
-        "-x",
-        "none",
-        "-o",
-        "probe",
-        *link_flags(flags, target),
-    ]
+    """From the file probe.cpp to a program, in the working folder."""
+    before = (target.cxx, target.standard, *target.sysroot, *flags.cxx)
+    names = ("-x", "c++", "probe.cpp", "-x", "none", "-o", "probe")
+    return [*before, *names, *link_flags(flags, target)]
 
 
 def _identity(cxx: str) -> list[str]:

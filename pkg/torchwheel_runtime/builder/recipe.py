@@ -210,7 +210,7 @@ class Recipe:
         backend, flavour, target = self.backend, self.flavour, self.target
         strict = backend.strict if flavour.warnings else ()
         command = (*backend.compiler, *strict, *backend.flags)
-        command += (*_for_device((*self._passed(), *flavour.device.flags), backend),)
+        command += (*_for_device((*self._for_all(), *flavour.device.flags), backend),)
         command += (*_common(extension, target), *self.flags.cuda, *self.flags.hip)
         steps = []
         for path, archs in sources.device.items():
@@ -230,7 +230,7 @@ class Recipe:
     def _host_groups(self, extension: Extension, sources: Sources) -> dict[str, tuple[Step, ...]]:
         flavour, target = self.flavour, self.target
         strict = ("-Werror",) if flavour.warnings else ()
-        host = (target.cxx, target.standard, *self._passed(), *strict, *_common(extension, target))
+        host = (target.cxx, target.standard, *self._for_all(), *strict, *_common(extension, target))
         included = tuple(
             word for file in sources.included for word in ("-include", str(target.source / file))
         )
@@ -247,7 +247,7 @@ class Recipe:
                 )
         return groups
 
-    def _passed(self) -> tuple[str, ...]:
+    def _for_all(self) -> tuple[str, ...]:
         """Flags for every file, which a device compiler passes on to the host's."""
         warnings = _WARNINGS if self.flavour.warnings else ()
         own = headers(INCLUDE, "torchwheel")
@@ -257,7 +257,7 @@ class Recipe:
     def whole(self) -> tuple[Step, ...]:
         """Everything in one folder."""
         steps = tuple(step for group in self.groups.values() for step in group)
-        return (*steps, *self.linked([step.output for step in steps]))
+        return (*steps, *self.link_steps([step.output for step in steps]))
 
     def flag_texts(self) -> tuple[str, ...]:
         """The extension's own flags and the operators that are left out, for the claims."""
@@ -265,7 +265,7 @@ class Recipe:
         flags = (f"{field}: {word}" for field in words for word in words[field])
         return (*flags, *(f"operator off: {name}" for name in sorted(self.target.operators_off)))
 
-    def linked(self, objects: Sequence[str]) -> tuple[Step, ...]:
+    def link_steps(self, objects: Sequence[str]) -> tuple[Step, ...]:
         """From objects to the library."""
         stubs = [_stub_step(soname, self.target) for soname in self.flavour.stubs]
         return (*stubs, self._link_step(objects, [stub.output for stub in stubs]))

@@ -50,7 +50,7 @@ def setup_arguments(project: Path, packages: str, description: str) -> dict[str,
         if variables.can_complete(os.environ):
             native = _native(
                 extension,
-                lambda: _provisioned(extension, source),
+                lambda: _provision_target(extension, source),
                 platform=variables.read_platform(os.environ),
                 name=os.environ.get(variables.NAME) or "stable",
             )
@@ -74,7 +74,7 @@ def setup_arguments(project: Path, packages: str, description: str) -> dict[str,
         raise SystemExit(f"error: {error}") from error
 
 
-def _provisioned(extension: Extension, source: Path) -> Target:
+def _provision_target(extension: Extension, source: Path) -> Target:
     """The target of a build whose environment names the ABI flavour alone."""
     from torchwheel_runtime.builder.provision import (  # noqa: PLC0415 - see below
         complete_environment,

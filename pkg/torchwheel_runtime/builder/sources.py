@@ -225,7 +225,7 @@ def hipify(
             target = path_inside(aside, path, str(source))
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source / path, target)
-        return _translated(aside.resolve(), files, include_dirs, python)
+        return _run_hipify(aside.resolve(), files, include_dirs, python)
 
 
 def _headers(source: Path) -> Iterator[str]:
@@ -237,7 +237,7 @@ def _headers(source: Path) -> Iterator[str]:
                 yield str((Path(root) / name).relative_to(source))
 
 
-def _translated(
+def _run_hipify(
     folder: Path, files: Sequence[str], include_dirs: Sequence[str], python: Path
 ) -> Mapping[str, str]:
     command = [str(python), "-c", _CHILD.read_text(encoding="utf-8"), str(folder)]

@@ -11,7 +11,7 @@ import shlex
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 from torchwheel_runtime.arch import lists
 from torchwheel_runtime.arch.devices import visible_gpus
@@ -22,12 +22,12 @@ from torchwheel_runtime.builder.extension import Extension
 from torchwheel_runtime.builder.target import DeviceCompiler, Python, Target, TorchHeaders
 from torchwheel_runtime.claims import NativeAbi, PartKind
 from torchwheel_runtime.errors import UsageError
-from torchwheel_runtime.machine.toolkit_layout import cuda_runtime, hip_runtime
+from torchwheel_runtime.machine.toolkit_layout import HOME_VARIABLES, cuda_runtime, hip_runtime
 
 # Usual names.
-CUDA_HOME = "CUDA_HOME"
+CUDA_HOME = HOME_VARIABLES["cuda"]
 ARCH_LIST = VARIABLES["cuda"]
-ROCM_PATH = "ROCM_PATH"
+ROCM_PATH = HOME_VARIABLES["rocm"]
 ROCM_ARCH = VARIABLES["rocm"]
 CXX = "CXX"
 # torchwheel's names. Without ABI, setup.py builds the pure-Python package.
@@ -52,17 +52,11 @@ KERNELS_ONLY = "TORCHWHEEL_KERNELS_ONLY"
 # Of an extension: whether an operator, or every one that is not named, is built; 1 or 0.
 _SWITCH = "BUILD_OP"
 
-_ABIS: Mapping[str, NativeAbi] = {"stable": "stable", "aten": "aten"}
-
-
-_ROOTS: Mapping[str, str] = {"cuda": CUDA_HOME, "rocm": ROCM_PATH}
-"""By backend, the variable of its toolkit's folder."""
-
 
 def needed_variables(environ: Mapping[str, str]) -> list[str]:
     """The variables that a native build needs beside ABI and that `environ` lacks."""
     backend = _backend(environ)
-    needed = (_ROOTS[backend], VARIABLES[backend], TOOLKIT, TORCH, TORCH_RELEASE)
+    needed = (HOME_VARIABLES[backend], VARIABLES[backend], TOOLKIT, TORCH, TORCH_RELEASE)
     return [name for name in needed if not environ.get(name)]
 
 
@@ -84,17 +78,20 @@ def read_target(environ: Mapping[str, str], source: Path) -> Target | None:
     """The target that `environ` describes; None for the pure-Python package."""
     if environ.get(ABI, "pure") == "pure":
         return None
-    abi = _ABIS.get(environ[ABI])
-    if abi is None:
-        raise UsageError(f"{ABI}={environ[ABI]}: stable, aten or pure expected")
-    if (environ.get(BACKEND) or "cuda") not in _ROOTS:
+    abi = cast("NativeAbi", environ[ABI])
+    if abi not in get_args(NativeAbi):
+        raise UsageError(f"{ABI}={abi}: stable, aten or pure expected")
+    if (environ.get(BACKEND) or "cuda") not in HOME_VARIABLES:
         raise UsageError(f"{BACKEND}={environ[BACKEND]}: cuda or rocm expected")
     missing = needed_variables(environ)
     if missing:
         raise UsageError(
             f"{ABI}={abi} needs {', '.join(missing)} too; `torchwheel wheels` sets them"
         )
-    part = _part(environ.get(PART))
+    part = cast("PartKind | None", environ.get(PART) or None)
+    if part not in (None, *get_args(PartKind)):
+        kinds = ", ".join(get_args(PartKind))
+        raise UsageError(f"{PART}={part}: {kinds} or nothing expected")
     target_platform = read_platform(environ)
     machine = target_platform.removeprefix("linux_")
     cross = machine != platform.machine()
@@ -128,15 +125,6 @@ def _launcher(environ: Mapping[str, str]) -> tuple[str, ...]:
         return tuple(shlex.split(environ.get(LAUNCHER, "")))
     except ValueError as error:
         raise UsageError(f"{LAUNCHER}: expected words as in a shell, found {error}") from error
-
-
-def _part(name: str | None) -> PartKind | None:
-    for kind in get_args(PartKind):
-        if name == kind:
-            return kind  # type: ignore[no-any-return]
-    if name:
-        raise UsageError(f"{PART}={name}: {', '.join(get_args(PartKind))} or nothing expected")
-    return None
 
 
 def operators_off(extension: Extension, environ: Mapping[str, str]) -> frozenset[str]:
@@ -201,7 +189,8 @@ def require_stable_floor(extension: Extension, target: Target) -> None:
 
 def _device_compiler(environ: Mapping[str, str], machine: str, *, cross: bool) -> DeviceCompiler:
     backend = _backend(environ)
-    root, release = Path(environ[_ROOTS[backend]]), ToolkitRelease(backend, environ[TOOLKIT])
+    root = Path(environ[HOME_VARIABLES[backend]])
+    release = ToolkitRelease(backend, environ[TOOLKIT])
     variable = VARIABLES[backend]
     gpus = functools.partial(visible_gpus, backend, environ)
     archs = lists.parse_arch_list(environ[variable], release, gpus, variable)

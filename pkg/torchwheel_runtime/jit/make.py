@@ -91,7 +91,8 @@ def _work_folder(target: Path, request: LibraryRequest) -> Iterator[tuple[Path, 
     except TorchwheelError as error:
         running.unlink()
         # The message names the user's own file, not its copy.
-        raise type(error)(str(error).replace(str(source), str(request.source))) from error
+        error.args = (str(error).replace(str(source), str(request.source)),)
+        raise
     running.unlink()
 
 
@@ -109,28 +110,30 @@ def make_library(
     cap = size_cap()
     if found := find_library(folder, request.key, progress.say):
         return found
-    with explain_full_disk(folder), _system_errors_as_one_line(folder):
-        if not _can_write(folder, request.name, progress):
-            return _build_once(private_folder(), request, build, progress)
-        folder = trusted_path(folder)
-        library = _build_once(folder, request, build, progress)
+    try:
+        with explain_full_disk(folder):
+            if not _can_write(folder, request.name, progress):
+                return _build_once(private_folder(), request, build, progress)
+            folder = trusted_path(folder)
+            library = _build_once(folder, request, build, progress)
+    except OSError as error:
+        raise TorchwheelError(explain(error, str(folder))) from error
     # The library is built; a failure to prune others does not matter.
     with contextlib.suppress(OSError):
         prune_cache(folder, cap, keep=library.path.parent)
     return library
 
 
-@contextlib.contextmanager
-def _system_errors_as_one_line(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise TorchwheelError(explain(error, str(folder))) from error
-
-
 def _can_write(folder: Path, name: str, progress: "Progress") -> bool:
+    """Create the folder if needed, and check that it takes files and locks; says why it does not.
+
+    Raises:
+        OSError: its disk is full.
+    """
     try:
-        _check_writable(folder)
+        with tempfile.TemporaryFile(dir=trusted_path(folder, create=True)) as file:
+            # Some network file systems have no locks.
+            fcntl.flock(file, fcntl.LOCK_EX)
     except UntrustedError:
         # The lookup has said why.
         progress.say(f"{name} is built for this process alone and again next time")
@@ -211,16 +214,3 @@ def _record_failure(lock: IO[bytes], key: CacheKey, why: str) -> None:
 def _recorded_failure(lock: IO[bytes], key: CacheKey) -> str | None:
     content, _, why = lock.read().decode(errors="replace").partition("\n")
     return why if content == key.content else None
-
-
-def _check_writable(folder: Path) -> None:
-    """Create the folder if needed, and check that it takes files and locks.
-
-    Raises:
-        UntrustedError: others can change it.
-        OSError: it cannot be created or written.
-    """
-    folder = trusted_path(folder, create=True)
-    with tempfile.TemporaryFile(dir=folder) as file:
-        # Some network file systems have no locks.
-        fcntl.flock(file, fcntl.LOCK_EX)

@@ -15,11 +15,11 @@ from torchwheel_runtime.machine.torch import find_torch
 from torchwheel_runtime.toolkit.host import HostCompiler, NoCompilerError, host_compiler
 
 
-def find_machine(environ: Mapping[str, str] = os.environ) -> Machine:
+def find_machine() -> Machine:
     """Find every fact but whether torch can be imported. It never fails."""
     torch, problem = split_absent(find_torch())
     backend, driver = driver_for_torch(torch)
-    machine = _find_machine(torch, backend, driver, ("cuda", "rocm"), environ)
+    machine = _find_machine(torch, backend, driver, ("cuda", "rocm"), os.environ)
     return dataclasses.replace(machine, torch_problem=problem)
 
 
@@ -28,7 +28,7 @@ def find_machine_for_build(torch: Torch, backend: Backend, environ: Mapping[str,
     return _find_machine(torch, backend, find_driver(backend), (backend,), environ)
 
 
-def find_host(environ: Mapping[str, str] = os.environ) -> HostCompiler | Absent:
+def find_host(environ: Mapping[str, str]) -> HostCompiler | Absent:
     """The C++ compiler of the host."""
     try:
         return host_compiler(environ)

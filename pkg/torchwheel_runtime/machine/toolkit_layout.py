@@ -1,12 +1,15 @@
 """Where the files of a toolkit lie: NVIDIA, its wheels, conda, Debian and AMD differ."""
 
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from torchwheel_runtime.arch.model import Backend
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.machine.probe import is_file
 
+HOME_VARIABLES: Mapping[Backend, str] = {"cuda": "CUDA_HOME", "rocm": "ROCM_PATH"}
+"""Environment variables that name the folder of a toolkit."""
 CUDA_TARGETS = {"aarch64": "sbsa-linux", "x86_64": "x86_64-linux"}
 """Where NVIDIA's toolkits keep a platform's headers and libraries, below targets/."""
 CICC_PATHS = ("nvvm/bin/cicc", "lib/nvidia-cuda-toolkit/bin/cicc")

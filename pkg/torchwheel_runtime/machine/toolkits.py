@@ -17,6 +17,7 @@ from torchwheel_runtime.machine.facts import Absent, InstalledToolkit
 from torchwheel_runtime.machine.probe import file_text, is_file, program_output, real_path
 from torchwheel_runtime.machine.toolkit_layout import (
     CICC_PATHS,
+    HOME_VARIABLES,
     cuda_header,
     missing_files,
 )
@@ -165,8 +166,6 @@ def _fix(root: Path, nvcc: str, *names: str) -> str:
 
 USUAL_CUDA = Path("/usr/local/cuda")
 USUAL_ROCM = Path("/opt/rocm")
-HOME_VARIABLES: Mapping[Backend, str] = {"cuda": "CUDA_HOME", "rocm": "ROCM_PATH"}
-"""Environment variables that name the folder of a toolkit."""
 COMPILERS: Mapping[Backend, str] = {"cuda": "nvcc", "rocm": "hipcc"}
 _CACHE = "torchwheel's cache"
 
@@ -199,7 +198,7 @@ def find_toolkits(
             yield _inspect_rocm(root, where) if backend == "rocm" else _inspect_trusted(root, where)
     for error in skipped:  # a compiler on the PATH that others can exchange
         where = f"{program} on the PATH, skipped"
-        yield InstalledToolkit(backend, error.path.parents[1], "", where, error.why, error.fix)
+        yield InstalledToolkit(backend, error.place.parents[1], "", where, error.reason, error.fix)
 
 
 def locate_system(
@@ -207,7 +206,8 @@ def locate_system(
 ) -> tuple[Path, str]:
     """The folder of the system's CUDA: CUDA_HOME, else nvcc's on the PATH, else the usual one.
 
-    Its identity comes with it, which changes with nvcc. Nothing is started.
+    Its identity comes with it, which changes with nvcc. Nothing is started but an nvcc that is a
+    script, which says where its toolkit is.
 
     Args:
         say: reports an nvcc that is not used, as others can exchange it.
@@ -217,7 +217,7 @@ def locate_system(
     roots = [Path(home)] if home else []
     if not home:
         nvcc = find_program("nvcc", environ.get("PATH"), lambda error: say(str(error)))
-        roots = [Path(nvcc).resolve().parent.parent] if nvcc else []
+        roots = [_cuda_root_of(Path(nvcc))] if nvcc else []
     for root in [*roots, USUAL_CUDA]:
         nvcc_file = root / "bin" / "nvcc"
         if nvcc_file.is_file():
@@ -276,7 +276,9 @@ def _inspect_trusted(path: Path, where: str) -> InstalledToolkit:
         if where == _CACHE:
             check_tree(path)
     except UntrustedError as error:
-        return InstalledToolkit("cuda", root, "", where, f"{error.path}: {error.why}", error.fix)
+        return InstalledToolkit(
+            "cuda", root, "", where, f"{error.place}: {error.reason}", error.fix
+        )
     except OSError as error:
         problem = f"{error.filename or path}: {error.strerror}"
         return InstalledToolkit("cuda", root, "", where, problem)

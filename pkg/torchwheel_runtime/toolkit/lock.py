@@ -40,7 +40,7 @@ class Component:
         if platform not in self.sha256:
             raise TorchwheelError(
                 f"{FILE}: {quote(self.project)}: expected a sha256 for {platform}, "
-                f"found {_quoted(self.sha256)}; renew the lock"
+                f"found {_names(self.sha256)}; renew the lock"
             )
         return self.sha256[platform]
 
@@ -78,7 +78,7 @@ def components(version: str) -> tuple[Component, ...]:
     known = read_lock().cuda
     if version not in known:
         raise UsageError(
-            f"CUDA {version} is not in the toolkit lock (it has {_quoted(known)}): "
+            f"CUDA {version} is not in the toolkit lock (it has {_names(known)}): "
             f"run `python -m torchwheel_runtime.toolkit.lock {version}`, or use `source: system`"
         )
     return known[version]
@@ -94,13 +94,13 @@ def torch_source(minor: str) -> TorchSource:
     known = read_lock().torch
     if minor not in known:
         raise UsageError(
-            f"torch {minor} has no header source in the toolkit lock (it has {_quoted(known)}): "
+            f"torch {minor} has no header source in the toolkit lock (it has {_names(known)}): "
             f"run `python -m torchwheel_runtime.toolkit.lock --torch {minor}.0`"
         )
     return known[minor]
 
 
-def _quoted(names: Iterable[str]) -> str:
+def _names(names: Iterable[str]) -> str:
     return join_names(map(quote, names)) or "none"
 
 

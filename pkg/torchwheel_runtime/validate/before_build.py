@@ -9,7 +9,8 @@ from torchwheel_runtime.arch.releases import ToolkitRelease, cxx_standard
 from torchwheel_runtime.builder.extension import STABLE_SINCE
 from torchwheel_runtime.claims import LibraryNeeds, NativeAbi
 from torchwheel_runtime.machine.facts import Absent, InstalledToolkit, Machine, Torch
-from torchwheel_runtime.machine.toolkits import COMPILERS, HOME_VARIABLES, pip_install_command
+from torchwheel_runtime.machine.toolkit_layout import HOME_VARIABLES
+from torchwheel_runtime.machine.toolkits import COMPILERS, pip_install_command
 from torchwheel_runtime.toolkit.host import HostCompiler, is_within
 from torchwheel_runtime.validate import torch_rules
 from torchwheel_runtime.validate.at_load import check_code, check_driver

@@ -1,7 +1,5 @@
 """Which archs a build wants, and the table of GPUs."""
 
-import json
-
 import pytest
 
 from torchwheel_runtime import data
@@ -11,7 +9,6 @@ from torchwheel_runtime.arch.lists import NamedArchs, choose_archs
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.arch.releases import ToolkitRelease, arch_names, releases_able
 from torchwheel_runtime.errors import UsageError
-from torchwheel_runtime.versions import version_numbers
 
 CUDA = ToolkitRelease("cuda", "13.0")
 ROCM = ToolkitRelease("rocm", "6.4")
@@ -82,9 +79,9 @@ def test_without_a_gpu_the_default_counts():
 def test_what_is_left_out_is_told():
     found = choose_archs(CUDA, {}, argument=NamedArchs("6.0 8.0", "--archs"))
     assert " ".join(map(str, found.archs)) == "8.0"
-    assert [str(left.arch) for left in found.left_out] == ["6.0"]
+    assert [text.split(":")[0] for text in found.left_out] == ["6.0"]
     seen = choose_archs(CUDA, {}, for_this_machine=True, look=Look("6.1", "9.0"))
-    assert [str(left.arch) for left in seen.left_out] == ["6.1"]
+    assert [text.split(":")[0] for text in seen.left_out] == ["6.1"]
 
 
 HERE = {"for_this_machine": True}
@@ -169,20 +166,19 @@ def test_a_release_that_is_not_listed_can_what_the_one_before_could(release, as_
     assert found == list(releases.archs_by_release("cuda")[as_release])
 
 
-def test_rocm_6_4_cannot_what_only_7_2_can():
-    assert "gfx1250" in map(str, ToolkitRelease("rocm", "7.2").archs)
-    assert "gfx1250" not in map(str, ToolkitRelease("rocm", "6.4").archs)
+NO_RELEASE = ("", "13", "x", "13.0-0f2d", "13.\u0660", "99999.1", "1.2\n")
 
 
-@pytest.mark.parametrize("release", ["", "13", "x", "13.0-0f2d", "13.\u0660", "99999.1", "1.2\n"])
-def test_no_release(release):
-    with pytest.raises(UsageError, match=r'is no release of CUDA; expected e\.g\. "13\.0"$'):
+@pytest.mark.parametrize(
+    ("release", "says"),
+    [
+        *((release, r'is no release of CUDA; expected e\.g\. "13\.0"') for release in NO_RELEASE),
+        ("11.4", r"^CUDA 11\.4 is too old: 11\.8 or later expected"),
+    ],
+)
+def test_no_release(release, says):
+    with pytest.raises(UsageError, match=f"{says}$"):
         _ = ToolkitRelease("cuda", release).archs
-
-
-def test_too_old_a_release():
-    with pytest.raises(UsageError, match=r"^CUDA 11\.4 is too old: 11\.8 or later expected$"):
-        _ = ToolkitRelease("cuda", "11.4").archs
 
 
 @pytest.mark.parametrize(
@@ -202,10 +198,3 @@ def test_too_old_a_release():
 def test_who_can(arch, who):
     backend = "rocm" if arch.startswith("gfx") else "cuda"
     assert releases_able(parse(arch), backend) == who
-
-
-def test_the_file_is_in_the_order_of_releases():
-    text = (data.FOLDER / "archs.json").read_text()
-    for backend in ("cuda", "rocm"):
-        releases = list(json.loads(text)[backend])
-        assert releases == sorted(releases, key=version_numbers)

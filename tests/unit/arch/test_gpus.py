@@ -3,6 +3,7 @@
 import os
 import re
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -239,15 +240,8 @@ def one_board_again(entries):
 @given((NUMBERS | UUIDS).filter(lambda entries: not one_board_again(entries)).map(",".join))
 def test_it_chooses_as_torch_does(value):
     cuda = pytest.importorskip("torch.cuda", reason="torch is not installed")
-    before = os.environ.get("CUDA_VISIBLE_DEVICES")
-    os.environ["CUDA_VISIBLE_DEVICES"] = value
-    try:
+    with mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES=value):
         listed = cuda._parse_visible_devices()
-    finally:
-        if before is None:
-            del os.environ["CUDA_VISIBLE_DEVICES"]
-        else:
-            os.environ["CUDA_VISIBLE_DEVICES"] = before
     if listed and isinstance(listed[0], str):
         listed = cuda._transform_uuid_to_ordinals(listed, [board.uuid for board in BOARDS])
     known = next((i for i, n in enumerate(listed) if n >= len(BOARDS)), len(listed))

@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
-from targets import CUDA_STABLE, EXTENSION, sources
 
+from programmaker import program, run_python
+from targets import CUDA_STABLE, EXTENSION, environ_of, sources
 from torchwheel_runtime.builder import ninja, provision, variables
 from torchwheel_runtime.builder.ninja import Step, build, is_progress
 from torchwheel_runtime.builder.provision import complete_environment
@@ -24,7 +25,7 @@ from torchwheel_runtime.toolkit.host import HostCompiler
 class Shell(Recipe):
     """Its library is its objects, one after the other."""
 
-    def linked(self, objects):
+    def link_steps(self, objects):
         step = Step("link", ("sh", "-c", 'cat "$@" > lib', "sh", *objects), tuple(objects), "lib")
         return (step,)
 
@@ -64,13 +65,21 @@ def test_a_build_waits_for_another_and_says_so(tmp_path):
     script = """
         import sys
         from pathlib import Path
-        sys.path.insert(0, {tests!r})
+        sys.path[:0] = {tests!r}
         from test_build import build, recipe
-        slow = ("device", 'echo made >> count; sleep 1; echo "$out" > "$out"')
         folder = Path({folder!r})
-        build(recipe(slow), folder / sys.argv[1], folder / "shared", 1, print)
+        until = f"for _ in $(seq 1000); do [ ! -e {{folder}}/waits ] || break; sleep 0.01; done"
+        slow = ("device", f'echo made >> count; {{until}}; echo "$out" > "$out"')
+
+        def say(line):
+            print(line)
+            if line.startswith("waiting:"):
+                (folder / "waits").touch()
+
+        build(recipe(slow), folder / sys.argv[1], folder / "shared", 1, say)
     """
-    text = textwrap.dedent(script).format(tests=str(Path(__file__).parent), folder=str(tmp_path))
+    tests = [str(Path(__file__).parents[at]) for at in (0, 2)]
+    text = textwrap.dedent(script).format(tests=tests, folder=str(tmp_path))
     both = [
         subprocess.Popen([sys.executable, "-c", text, name], stdout=subprocess.PIPE, text=True)
         for name in ("one", "two")
@@ -217,15 +226,7 @@ def test_what_can_be_completed(environ, can):
 
 
 def test_a_whole_environment_is_left_as_it_is():
-    whole = {
-        **ALONE,
-        variables.CUDA_HOME: "/cuda",
-        variables.ARCH_LIST: "9.0",
-        variables.TOOLKIT: "13.0",
-        variables.TORCH: "/torch",
-        variables.TORCH_RELEASE: "2.11",
-    }
-    assert not variables.can_complete(whole)
+    assert not variables.can_complete(environ_of(Path("/cuda")))
 
 
 def test_provisioning_needs_no_pydantic():
@@ -235,8 +236,8 @@ def test_provisioning_needs_no_pydantic():
         "import torchwheel_runtime.builder.provision, torchwheel_runtime.builder.probes\n"
     )
     env = {"PYTHONPATH": str(Path(__file__).parents[3] / "pkg")}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr.decode()
+    done = run_python(code, env=env)
+    assert done.returncode == 0, done.stderr
 
 
 def test_without_ninja_a_line_says_how_to_get_it(tmp_path, monkeypatch):
@@ -248,10 +249,9 @@ def test_without_ninja_a_line_says_how_to_get_it(tmp_path, monkeypatch):
         "ninja: expected it in this environment or on the PATH, found none; run "
         f"`{sys.executable} -m pip install ninja`"
     )
-    program = tmp_path / "ninja"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o777)
+    planted = program(tmp_path / "ninja")
+    planted.chmod(0o777)
     with pytest.raises(UntrustedError, match=r"is not used: .*ninja: others may write to it"):
         ninja.find_ninja()
-    program.chmod(0o755)
-    assert ninja.find_ninja() == str(program)
+    planted.chmod(0o755)
+    assert ninja.find_ninja() == str(planted)

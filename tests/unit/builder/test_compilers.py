@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from targets import CUDA_STABLE, EXTENSION, ROCM_STABLE, sources
 
+from programmaker import program
 from torchwheel.compilers import gpu_compiler
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.builder.objects import join_parts
@@ -213,14 +214,10 @@ def test_a_file_for_one_arch_and_hip_are_not_divided():
 @pytest.fixture
 def nvcc(tmp_path):
     """An nvcc that prints what is in the file `calls`, with a fatbinary beside it."""
-    program = tmp_path / "nvcc"
-    program.write_text(f"#!/bin/sh\necho '#$ PATH={tmp_path}:/x' >&2\ncat {tmp_path}/calls >&2\n")
-    (tmp_path / "fatbinary").write_text(
-        f'#!/bin/sh\necho "$@" > {tmp_path}/given\nfor last; do :; done\n: > "${{last#--create=}}"'
-    )
-    for name in ("nvcc", "fatbinary"):
-        (tmp_path / name).chmod(0o755)
-    return program
+    write_last = ("for last; do :; done", ': > "${last#--create=}"')
+    program(tmp_path / "fatbinary", f'echo "$@" > {tmp_path}/given', *write_last)
+    lines = (f"echo '#$ PATH={tmp_path}:/x' >&2", f"cat {tmp_path}/calls >&2")
+    return program(tmp_path / "nvcc", *lines)
 
 
 CALL = (
@@ -291,9 +288,7 @@ def test_a_source_that_is_not_there_is_one_line(project, tmp_path, file, says):
 
 
 def test_a_python_without_torch_is_one_line(project, tmp_path):
-    python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\nexec {PYTHON} -S -I "$@"\n')
-    python.chmod(0o755)
+    python = program(tmp_path / "python", f'exec {PYTHON} -S -I "$@"')
     with pytest.raises(TorchwheelError, match="No module named 'torch'"):
         hipify(project, ["csrc/scale.cu"], tmp_path / "out", python=python)
     with pytest.raises(TorchwheelError, match="does not start"):

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from targets import CUDA_ATEN, CUDA_STABLE, EXTENSION, PY312, ROCM_STABLE, sources
 from test_build import COUNTED, Shell
 
+from programmaker import program
 from torchwheel_runtime.builder.ninja import Step, build
 from torchwheel_runtime.builder.objects import (
     MANIFEST,
@@ -28,11 +29,8 @@ WHOLE = Shard(1, 1)
 @pytest.fixture
 def target(tmp_path):
     """A target whose `strip` copies a file, so that objects can be texts."""
-    strip, cxx = tmp_path / "strip", tmp_path / "cxx"
-    strip.write_text('#!/bin/sh\ncp "$4" "$3"\n')
-    cxx.write_text(f"#!/bin/sh\necho {strip}\n")
-    for program in (strip, cxx):
-        program.chmod(0o755)
+    strip = program(tmp_path / "strip", 'cp "$4" "$3"')
+    cxx = program(tmp_path / "cxx", f"echo {strip}")
     return dataclasses.replace(CUDA_STABLE, cxx=str(cxx), launcher=())
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from targets import CUDA_ATEN_OLD, CUDA_STABLE, EXTENSION
+from targets import CUDA_ATEN_OLD, CUDA_STABLE, EXTENSION, environ_of
 
 from torchwheel_runtime.builder import recipe as recipes
 from torchwheel_runtime.builder import variables
@@ -88,19 +88,6 @@ def test_each_part_has_its_files(target, files, output, project):
     assert wanted_files(recipe.whole()) == [output]
 
 
-def environ_of(part: str, folder: Path) -> dict[str, str]:
-    """The environment of a part's build; CUDA and torch are in one folder."""
-    return {
-        variables.ABI: "stable",
-        variables.PART: part,
-        variables.CUDA_HOME: str(folder),
-        variables.TOOLKIT: "13.0",
-        variables.ARCH_LIST: "9.0",
-        variables.TORCH: str(folder),
-        variables.TORCH_RELEASE: "2.11",
-    }
-
-
 @pytest.mark.parametrize(
     ("part", "packages", "library"),
     [
@@ -117,7 +104,7 @@ def test_the_wheel_of_a_part_has_its_library_alone(part, packages, library, tmp_
         "from torchwheel_runtime.builder import Extension\n"
         "EXTENSION = Extension('pkg', 'csrc', ())\n"
     )
-    for name, value in environ_of(part, tmp_path).items():
+    for name, value in environ_of(tmp_path, TORCHWHEEL_PART=part).items():
         monkeypatch.setenv(name, value)
     arguments = setup_arguments(tmp_path, ".", "pkg/__init__.py")
     assert arguments["packages"] == packages
@@ -206,4 +193,4 @@ def test_an_extension_in_one_library_has_no_parts(project):
 def test_an_unknown_part_is_refused():
     says = "TORCHWHEEL_PART=kernel: kernels, front_end, entry_points"
     with pytest.raises(UsageError, match=says):
-        variables.read_target(environ_of("kernel", Path("/none")), Path("/p"))
+        variables.read_target(environ_of(Path("/none"), TORCHWHEEL_PART="kernel"), Path("/p"))

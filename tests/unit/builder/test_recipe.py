@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import stat
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from targets import (
     sources,
 )
 
+from programmaker import program
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder import flavour, probes
@@ -236,11 +236,6 @@ def test_the_sources_of_a_library(tree, target, only, expected):
     assert {name: getattr(sources, name) for name in expected} == expected
 
 
-def test_an_operator_without_a_binding_for_the_flavour(tree):
-    with pytest.raises(UsageError, match="a: has no binding for the aten flavour"):
-        found(tree, BEFORE_STABLE, "a")
-
-
 def test_an_operator_without_a_kernel_for_the_target_is_left_out(tree):
     hopper = dataclasses.replace(
         CUDA_STABLE, toolkit=dataclasses.replace(CUDA_STABLE.toolkit, archs=(parse("9.0"),))
@@ -270,28 +265,32 @@ def test_processors_are_filtered_by_pattern(tree):
     assert not ArchFilter(cuda=(9, 0)).takes(parse("8.9"))
 
 
-def test_a_glob_that_names_nothing_is_a_mistake(tree):
-    (tree / "a.cpp").unlink()
-    with pytest.raises(UsageError, match=r"no file matches 'a\.cpp'"):
-        found(tree, CUDA_STABLE)
+MISTAKES = {
+    "no binding": (EXTENSION, BEFORE_STABLE, "a", "a: has no binding for the aten flavour"),
+    "no file": (
+        *(dataclasses.replace(EXTENSION, host=("none*.cpp",)), CUDA_STABLE, None),
+        r"no file matches 'none\*\.cpp'",
+    ),
+    "no module": (
+        *(dataclasses.replace(EXTENSION, module=None), CUDA_ATEN, None),
+        "pkg: has no extension module for the aten flavour",
+    ),
+}
 
 
-def test_an_extension_without_a_module_has_no_aten_flavour(tree):
-    target = dataclasses.replace(CUDA_ATEN, source=tree)
-    with pytest.raises(UsageError, match="pkg: has no extension module for the aten flavour"):
-        sources_of(dataclasses.replace(EXTENSION, module=None), target)
+@pytest.mark.parametrize(("extension", "target", "only", "says"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_in_an_extension_is_named(tree, extension, target, only, says):
+    with pytest.raises(UsageError, match=says):
+        sources_of(extension, dataclasses.replace(target, source=tree), only)
 
 
 # Probes: the compiler is asked once, and its answer is kept for as long as it is the same one.
 
 
 # Takes any flag but -mno; writes down each program and each command.
-COMPILER = """#!/bin/sh
-cat probe.cpp >> {log}
-echo "$@" >> {log}
-case "$*" in *-mno*|*-lmissing*) exit 1;; esac
-exit 0
-"""
+def compiler(path: Path, log: Path) -> Path:
+    fails = 'case "$*" in *-mno*|*-lmissing*) exit 1;; esac'
+    return program(path, f"cat probe.cpp >> {log}", f'echo "$@" >> {log}', fails)
 
 
 @pytest.fixture
@@ -304,12 +303,6 @@ def target(tmp_path, log, monkeypatch):
     """A target with a compiler of the test's own."""
     monkeypatch.setenv("TORCHWHEEL_CACHE", str(tmp_path / "cache"))
     return dataclasses.replace(CUDA_STABLE, cxx=str(compiler(tmp_path / "cxx", log)))
-
-
-def compiler(path: Path, log: Path) -> Path:
-    path.write_text(COMPILER.format(log=log))
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
 
 
 def extension(*asked: Probe) -> Extension:

@@ -41,12 +41,6 @@ def test_neither_the_order_of_files_nor_their_folder_counts(one):
     assert other.key == one.key
 
 
-@given(REQUESTS, REQUESTS)
-def test_what_differs_has_another_key(one, other):
-    assume(dataclasses.replace(one, source=other.source) != other)
-    assert one.key != other.key
-
-
 @pytest.mark.parametrize("name", FACTS)
 @settings(max_examples=20)
 @given(REQUESTS, st.data())

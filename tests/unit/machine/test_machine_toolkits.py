@@ -1,9 +1,10 @@
+"""The toolkits that a machine has: where they are found, and whether their parts fit."""
+
 import os
 import platform
 from pathlib import Path
 
 import pytest
-from toolkit_folders import conda, cuda, wheels
 
 from programmaker import program
 from torchwheel.toolkit.toolkit_home import assemble_cuda_home
@@ -21,6 +22,56 @@ from torchwheel_runtime.machine.toolkits import (
 
 PLATFORM = probe.platform_tag()
 HIP = "#define HIP_VERSION_MAJOR 6\n#define HIP_VERSION_MINOR 4\n"
+
+# Folders laid out as CUDA toolkits are, with scripts that print what the tools print.
+
+
+FILES = (
+    "include/cuda_runtime.h",
+    "include/cuda_runtime_api.h",
+    "include/crt/host_config.h",
+    "include/cccl/nv/target",
+    "lib64/libcudart_static.a",
+)
+
+
+def banner(release: str) -> str:
+    short = release.rpartition(".")[0]
+    return f"Cuda compilation tools, release {short}, V{release}"
+
+
+def cuda(root: Path, nvcc: str = "13.0.88", ptxas: str | None = None, nvvm: str | None = None):
+    """A toolkit; its other parts are of nvcc's release unless said."""
+    for tool, release in (("nvcc", nvcc), ("ptxas", ptxas or nvcc)):
+        program(root / "bin" / tool, f"echo '{banner(release)}'")
+    write_last = f"for out; do :; done; echo '// {banner(nvvm or nvcc)}' > \"$out\""
+    program(root / "nvvm/bin/cicc", write_last)
+    (root / "bin/nvcc.profile").touch()
+    for name in FILES:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    numbers = list(map(int, nvcc.split(".")))
+    version = f"#define CUDART_VERSION  {1000 * numbers[0] + 10 * numbers[1]}\n"
+    (root / "include/cuda_runtime_api.h").write_text(version)
+    return root
+
+
+def conda(root: Path, **releases: str) -> Path:
+    """A toolkit as conda lays it out, in a prefix that has headers of others."""
+    cuda(root, **releases)
+    own = root / "targets" / CUDA_TARGETS[platform.machine()]
+    own.mkdir(parents=True)
+    (root / "include").rename(own / "include")
+    (root / "lib64").rename(own / "lib")
+    (root / "include").mkdir()
+    (root / "include" / "zlib.h").touch()
+    return root
+
+
+def wheels(site: Path, crt: str = "13.0.88", **releases: str) -> Path:
+    """A toolkit as pip lays it out."""
+    (site / f"nvidia_cuda_crt-{crt}.dist-info").mkdir(parents=True)
+    return cuda(site / "nvidia" / "cu13", **releases)
 
 
 @pytest.fixture
@@ -123,6 +174,7 @@ def test_what_calls_nvcc_leads_to_the_toolkit(found, tmp_path, make):
     root = cuda(tmp_path / "cuda")
     make(tmp_path / "bin/nvcc", root)
     assert [one.root for one in found(PATH=tmp_path / "bin")] == [root]
+    assert locate_system(print, {"PATH": str(tmp_path / "bin")})[0] == root
 
 
 def test_a_script_that_says_nothing_is_no_toolkit(found, tmp_path):
@@ -189,15 +241,6 @@ def test_a_missing_part_is_named_with_its_wheel(tmp_path, missing, pin):
     (file,) = (path for path in root.rglob("*") if str(path).endswith(missing))
     file.unlink()
     assert inspected(root) == ("13.0", f"it has no {missing}", f"`pip install '{pin}'`")
-
-
-def test_a_toolkit_laid_out_for_targets_is_whole(tmp_path):
-    root = cuda(tmp_path)
-    (root / "targets/x86_64-linux").mkdir(parents=True)
-    for name in ("include", "lib64"):
-        target = root / "targets/x86_64-linux" / name.removesuffix("64")
-        (root / name).rename(target)
-    assert inspected(root) == ("13.0", None, None)
 
 
 def test_tools_that_fail_tell_why(tmp_path):
@@ -271,19 +314,17 @@ def test_hipcc_in_a_folder_of_hips_own(found, tmp_path):
     assert [one.root for one in found(PATH=root / "hip/bin")] == [root]
 
 
-@pytest.mark.parametrize(
-    ("header", "problem"),
-    [(None, "No such file or directory"), ("", "hip_version.h tells no release")],
-)
-def test_a_rocm_without_its_release(found, tmp_path, header, problem):
-    (one,) = found(ROCM_PATH=rocm(tmp_path / "r", header))
-    assert one.problem.endswith(problem)
-    assert one.fix == "set ROCM_PATH to a ROCm with hipcc and HIP's headers"
-
-
-def test_a_wrong_rocm_path_is_found_all_the_same(found, tmp_path):
-    (one,) = found(ROCM_PATH=tmp_path / "nowhere")
-    assert (one.problem, one.release) == ("it has no bin/hipcc", "")
+def test_a_rocm_without_its_release_or_its_compiler(found, tmp_path):
+    roots = {
+        rocm(tmp_path / "no header", None): "No such file or directory",
+        rocm(tmp_path / "empty header", ""): "hip_version.h tells no release",
+        tmp_path / "nowhere": "it has no bin/hipcc",
+    }
+    for root, problem in roots.items():
+        (one,) = found(ROCM_PATH=root)
+        assert one.release == ""
+        assert one.problem.endswith(problem)
+        assert one.fix == "set ROCM_PATH to a ROCm with hipcc and HIP's headers"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")

@@ -1,5 +1,6 @@
 """The torch and the tools that a machine has."""
 
+import shutil
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -78,28 +79,26 @@ def test_a_torch_is_read_and_not_imported(installed, version, config, facts):
     assert "torch" not in sys.modules
 
 
-def test_no_torch(tmp_path, monkeypatch):
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    assert find_torch() == Absent("torch is not installed")
+BROKEN = {
+    "an empty site": (None, "torch is not installed"),
+    "a leftover folder": (None, "torch is broken: {} has no __init__.py"),
+    "no version file": (None, "torch is broken: {}/version.py: No such file or directory"),
+    **{
+        f"a version file {text!r}": (text, "torch is broken: {}/version.py tells no version")
+        for text in ("", "__version__ = 2", "not python at all (", "\0")
+    },
+}
 
 
-def test_a_leftover_folder_is_a_broken_torch(installed):
-    folder = installed(None)
-    (folder / "__init__.py").unlink()
-    assert find_torch() == Absent(f"torch is broken: {folder} has no __init__.py")
-
-
-def test_a_torch_without_its_version_file(installed):
-    folder = installed(None)
-    reason = f"torch is broken: {folder / 'version.py'}: No such file or directory"
-    assert find_torch() == Absent(reason)
-
-
-@pytest.mark.parametrize("text", ["", "__version__ = 2", "not python at all (", "\0"])
-def test_a_version_file_that_tells_none(installed, text):
+@pytest.mark.parametrize("case", BROKEN)
+def test_why_there_is_no_torch(installed, case):
+    text, reason = BROKEN[case]
     folder = installed(text)
-    assert find_torch() == Absent(f"torch is broken: {folder / 'version.py'} tells no version")
+    if case == "an empty site":
+        shutil.rmtree(folder)
+    elif case == "a leftover folder":
+        (folder / "__init__.py").unlink()
+    assert find_torch() == Absent(reason.format(folder))
 
 
 def module(**attributes) -> ModuleType:

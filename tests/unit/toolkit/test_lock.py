@@ -180,12 +180,17 @@ def test_the_headers_of_a_torch_that_is_not_locked_are_looked_up_once(
     assert asked == ["9.9.*"]
 
 
-def test_a_torch_of_other_bytes_than_the_locks_is_not_read(tmp_path, served, monkeypatch):
-    served({"torch/include/a.h": b"a"})
+def test_a_torch_of_other_bytes_or_without_headers_is_refused_and_leaves_nothing(
+    tmp_path, served, monkeypatch
+):
+    served({"torch/lib/libtorch.so": b"large"})
+    with pytest.raises(TorchwheelError, match=r"torch 9\.9: its wheel holds no headers"):
+        headers.torch_headers("9.9", tmp_path, Quiet())
     other = IndexedFile("torch", "9.9", "http://t/t.whl", "0" * 64)
     monkeypatch.setattr(headers, "find_files", lambda *_: [other])
     with pytest.raises(TorchwheelError, match=r"the index has torch 9\.9 with sha256 0000"):
         headers.torch_headers("9.9", tmp_path, Quiet())
+    assert not [path for path in (tmp_path / "torch").iterdir() if path.is_dir()]
 
 
 def test_a_wheel_of_other_bytes_than_the_locks_is_refused_though_pip_took_it(tmp_path, monkeypatch):
@@ -194,13 +199,6 @@ def test_a_wheel_of_other_bytes_than_the_locks_is_refused_though_pip_took_it(tmp
     )
     with pytest.raises(TorchwheelError, match="the files are not those of the lock"):
         index.download({"a==1": hashlib.sha256(b"right").hexdigest()}, tmp_path, [], "downloading")
-
-
-def test_a_wheel_without_headers_is_named_and_leaves_nothing(served, tmp_path):
-    served({"torch/lib/libtorch.so": b"large"})
-    with pytest.raises(TorchwheelError, match=r"torch 9\.9: its wheel holds no headers"):
-        headers.torch_headers("9.9", tmp_path, Quiet())
-    assert not [path for path in (tmp_path / "torch").iterdir() if path.is_dir()]
 
 
 @pytest.mark.parametrize("minor", lock.read_lock().torch)

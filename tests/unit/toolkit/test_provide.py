@@ -1,14 +1,13 @@
 """Toolkits that are provided: their place, and what comes from other machines."""
 
 import contextlib
-import http.server
 import io
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from loopback import serving
+from loopback import Handler, serving
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.machine.discovery import find_host
 from torchwheel_runtime.toolkit.cache import cache_folder, cache_path
@@ -76,37 +75,26 @@ def archive() -> bytes:
     return data.getvalue()
 
 
-class Server(http.server.BaseHTTPRequestHandler):
+class Server(Handler):
     data = archive()
     mode = "ranges"
     sent: list[int] = []
 
-    def do_GET(self):
+    def respond(self):
+        if self.mode == "away":
+            self.answer(302, b"", location="ftp://127.0.0.1:9/a.zip", content_length=0)
+            return
         span = self.headers["Range"].removeprefix("bytes=")
         first, _, last = span.partition("-")
         size = len(self.data)
         begin = int(first) if first else max(0, size - int(last))
         end = min(int(last), size - 1) if first else size - 1
-        body = self.data[begin : end + 1]
-        if self.mode == "away":
-            self.send_response(302)
-            self.send_header("Location", "ftp://127.0.0.1:9/a.zip")
-        elif self.mode == "whole":
-            self.send_response(200)
-            body = self.data
-        else:
-            self.send_response(206)
-            self.send_header("Content-Range", f"bytes {begin}-{end}/{size}")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        body = body[: len(body) // 2] if self.mode == "cut" else body
-        self.sent.append(len(body))
-        # A client that has seen enough hangs up.
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
+        whole = self.mode == "whole"
+        body = self.data if whole else self.data[begin : end + 1]
+        sent = body[: len(body) // 2] if self.mode == "cut" else body
+        self.sent.append(len(sent))
+        span = {} if whole else {"content_range": f"bytes {begin}-{end}/{size}"}
+        self.answer(200 if whole else 206, sent, content_length=len(body), **span)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.arch.releases import ToolkitRelease
+from torchwheel_runtime.builder import variables
 from torchwheel_runtime.builder.extension import ArchFilter, Extension, Module, Operator
 from torchwheel_runtime.builder.sources import Sources
 from torchwheel_runtime.builder.target import DeviceCompiler, Python, Target, TorchHeaders
@@ -78,6 +79,19 @@ EVERY = {
     "cuda-aten-old": CUDA_ATEN_OLD,
     "rocm-stable": ROCM_STABLE,
 }
+
+
+def environ_of(folder: Path, **changes: str) -> dict[str, str]:
+    """The variables of a stable build with a CUDA and a torch in one folder."""
+    return {
+        variables.ABI: "stable",
+        variables.CUDA_HOME: str(folder),
+        variables.TOOLKIT: "13.0",
+        variables.ARCH_LIST: "9.0",
+        variables.TORCH: str(folder),
+        variables.TORCH_RELEASE: "2.11",
+        **changes,
+    }
 
 
 def sources(target: Target) -> Sources:
