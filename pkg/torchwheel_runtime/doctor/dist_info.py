@@ -29,6 +29,7 @@ from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
 from torchwheel_runtime.inspect.window import WheelError, open_regular
 from torchwheel_runtime.ownership import is_irregular
 from torchwheel_runtime.text import quote
+from torchwheel_runtime.versions import required_range
 
 SUFFIX = ".dist-info"
 _EGG_INFO = "EGG-INFO"
@@ -244,7 +245,7 @@ def _read_claims(folder: Path, problems: list[str]) -> Claims | None:
 
 def _requirements(metadata: Message, problems: list[str]) -> tuple[str | None, frozenset[str]]:
     """The range of torch, and the names of all that it requires."""
-    torch: str | None = None
+    found: list[Requirement] = []
     names: set[str] = set()
     for text in map(str, metadata.get_all("Requires-Dist", [])):
         try:
@@ -252,12 +253,12 @@ def _requirements(metadata: Message, problems: list[str]) -> tuple[str | None, f
         except InvalidRequirement:
             continue
         names.add(canonicalize_name(requirement.name))
-        if torch is None and canonicalize_name(requirement.name) == "torch":
-            if len(text) > _LONGEST_REQUIREMENT:
-                problems.append(f"METADATA requires {quote(text)} of {len(text)} characters")
-            else:
-                torch = str(requirement.specifier)
-    return torch, frozenset(names)
+        if canonicalize_name(requirement.name) == "torch" and len(text) > _LONGEST_REQUIREMENT:
+            problems.append(f"METADATA requires {quote(text)} of {len(text)} characters")
+        else:
+            found.append(requirement)
+    torch = required_range("torch", found, {})
+    return None if torch is None else str(torch), frozenset(names)
 
 
 def _read_tags(folder: Path, problems: list[str]) -> frozenset[Tag]:

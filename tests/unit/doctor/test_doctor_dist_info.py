@@ -86,6 +86,8 @@ def test_files_that_are_gone_are_counted(tmp_path):
         (("Torch (>=2.0)",), ">=2.0"),
         (("torchvision>=1",), None),
         (("~~~", "torch==2.6.*; python_version > '3'"), "==2.6.*"),
+        (("torch>=2; extra == 'dev'",), None),
+        (("torch<2; python_version < '3'", "torch>=2.6", "torch<3"), "<3,>=2.6"),
     ],
 )
 def test_what_it_requires_of_torch(tmp_path, requires, torch):
