@@ -50,7 +50,8 @@ def run_pip(
     command = [*process.python_module(sys.executable, "pip"), *target]
     command += ["--disable-pip-version-check", "--no-input"]
     try:
-        variables = {**(os.environ if env is None else env), **temporary_variables()}
+        given = os.environ if env is None else env
+        variables = {**given, **temporary_variables(), **home_variables()}
         if python:
             # Else what they lead to counts as installed, and the environment lacks it.
             left_out = {*_OWN, *ELSEWHERE}
@@ -63,6 +64,11 @@ def run_pip(
         raise TorchwheelError(f"{doing}: pip cannot be run: {error.reason}") from error
     if done.status:
         raise program_error(f"{doing}: {pip_reason(done.output + done.errors, advice)}")
+
+
+def home_variables() -> dict[str, str]:
+    """A home folder for the pip or uv of a user who has none, without which they end at once."""
+    return {"HOME": os.sep} if os.path.expanduser("~") == "~" else {}  # noqa: PTH111 - raises
 
 
 def checked_requirements(texts: Iterable[str], where: str) -> list[str]:

@@ -15,7 +15,7 @@ import pytest
 import torchwheel
 import torchwheel_runtime
 from torchwheel import programs
-from torchwheel_runtime import process
+from torchwheel_runtime import pip, process
 from torchwheel_runtime.errors import DiskFullError, TorchwheelError
 
 # Programs are run in one place, and a failure is one line.
@@ -344,3 +344,10 @@ def test_another_thread_leaves_the_signals_alone():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout == "True\n", done.stderr
+
+
+def test_pip_has_a_home_where_its_user_has_none(monkeypatch):
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert pip.home_variables() == {"HOME": "/"}
+    monkeypatch.undo()
+    assert pip.home_variables() == {}

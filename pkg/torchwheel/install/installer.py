@@ -34,7 +34,7 @@ from torchwheel_runtime.console import Progress, Quiet, Terminal
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 from torchwheel_runtime.fetch import Fetcher, ca_bundle, check_address
 from torchwheel_runtime.files import private_folder, temporary_variables
-from torchwheel_runtime.pip import ELSEWHERE, pip_reason
+from torchwheel_runtime.pip import ELSEWHERE, home_variables, pip_reason
 from torchwheel_runtime.text import escape, hide_secrets
 
 Name = Literal["pip", "uv"]
@@ -219,7 +219,7 @@ def check_installed(downloads: Sequence[Download], python: Path | None) -> None:
 
 def _run(installer: Installer, options: Sequence[str], environ: Mapping[str, str]) -> None:
     doing = f"{installer.name} install"
-    variables, folder = {**environ, **temporary_variables()}, None
+    variables, folder = {**environ, **temporary_variables(), **home_variables()}, None
     if installer.name == "uv":
         # It obeys uv.toml and pyproject.toml of the folder that it runs in and of those above.
         variables, folder = {**variables, **_absolute_places(variables)}, "/"
