@@ -16,6 +16,7 @@ from torchwheel.check.torch_symbols import ExportTable, export_table
 from torchwheel.inspect.inspection import Inspection
 from torchwheel.inspect.library_facts import LibraryFacts
 from torchwheel.inspect.local_version import SAYS_NOTHING, LocalVersion, read_local_version
+from torchwheel_runtime.doctor.remedies import OLD_STRING
 from torchwheel_runtime.inspect.elf import SHIMS, TORCH_PYTHON
 from torchwheel_runtime.versions import required_range
 
@@ -95,7 +96,6 @@ def _required_cuda(names: Iterable[str]) -> str | None:
     return next((match[1] for match in found if match and match[1]), None)
 
 
-_OLD_STRING = re.compile(r"^_Z.*(?<=[KREPi])Ss")
 _NEW_STRING = "__cxx11"
 _OTHERS = re.compile(r"_Z\w*\d(?:hip|miopen|xpu)")
 """torch for ROCm or XPU alone has them, and the table is made of torch for CUDA."""
@@ -167,7 +167,8 @@ def _strings(names: Iterable[str]) -> Literal["old", "new"] | None:
     names = tuple(names)
     if any(_NEW_STRING in name for name in names):
         return "new"
-    return "old" if any(map(_OLD_STRING.search, names)) else None
+    mangled = (name for name in names if name.startswith("_Z"))
+    return "old" if any(map(OLD_STRING.search, mangled)) else None
 
 
 @dataclasses.dataclass(frozen=True)

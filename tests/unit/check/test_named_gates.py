@@ -20,6 +20,7 @@ from torchwheel.inspect.inspection import Inspection, inspect_wheel
 from torchwheel.inspect.library_facts import GpuRuntime, GpuTarget, LibraryFacts
 from torchwheel.inspect.wheel import parse_file_name
 from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.inspect.elf import UndefinedSymbol
 from torchwheel_runtime.versions import version_numbers
 from wheelmaker import make_wheel, universal
 
@@ -31,17 +32,16 @@ TABLE = ExportTable(
 SASS = GpuTarget("sass", parse("8.0"), 1, 2, 10, 10, ("none",))
 HSACO = GpuTarget("hsaco", parse("gfx90a"), 1, 2, 0, 0, ("bundle",))
 PTX = GpuTarget("ptx", parse("9.0"), 1, None, 10, 10, ("none",))
+GLIBC = UndefinedSymbol("f", version="GLIBC_2.27", library="libc.so.6")
 RIGHT = LibraryFacts(
     "demo/_C.so",
-    1000,
-    machine="x86_64",
+    "x86_64",
     needed=("libtorch.so", "libc10.so", "libcudart.so.12", "libc.so.6"),
+    undefined=(GLIBC, *map(UndefinedSymbol, (SHIM, NEW, "PyList_New"))),
+    size=1000,
     run_paths=("$ORIGIN", "$ORIGIN/../demo.libs"),
-    versions={"GLIBC": "2.27"},
     targets=(SASS,),
     runtimes=(GpuRuntime("shared", "cuda", "libcudart.so.12", "12"),),
-    torch=frozenset({SHIM, NEW}),
-    python=frozenset({"PyList_New"}),
 )
 FILE = "demo-1.0+cu126torch2.8-cp312-cp312-manylinux_2_28_x86_64.whl"
 
@@ -84,6 +84,11 @@ def changed(**changes: object) -> LibraryFacts:
     return dataclasses.replace(RIGHT, **changes)  # type: ignore[arg-type]
 
 
+def asking(*names: str, **changes: object) -> LibraryFacts:
+    """The library with these undefined symbols."""
+    return changed(undefined=(GLIBC, *map(UndefinedSymbol, names)), **changes)
+
+
 def test_a_right_wheel() -> None:
     assert findings_of(case()) == ()
 
@@ -96,13 +101,19 @@ def test_cuda_is_that_of_the_version_else_of_a_requirement() -> None:
 PLAIN = "demo-1.0-cp312-cp312-manylinux_2_28_x86_64.whl"
 FOR_CPUS = PLAIN.replace("1.0-", "1.0+cpu-")
 NEW_STRINGS = FILE.replace("cu126torch2.8", "cu124torch2.6cxx11abiTRUE")
-FREE_THREADED = {tag: FILE.replace("cp312-cp312", tag) for tag in ("cp314-cp314t", "cp314-cp314")}
+FREE_THREADED, WITH_GIL = (
+    FILE.replace("cp312-cp312", tag) for tag in ("cp314-cp314t", "cp314-cp314")
+)
+ONE_PYTHON = "demo/_C.cpython-{}-x86_64-linux-gnu.so"
+ONLY = (
+    "error demo/_C.cpython-{0}-x86_64-linux-gnu.so: only cp{0} imports it, and the wheel is for {1}"
+)
 ABI3 = FILE.replace("cp312-cp312", "cp39-abi3")
 LACKS = "error demo/_C.so: is for torch 2.6 too, by {}, and c10::f is not in 2.6"
 NOT_JUDGED = "warning demo/_C.so: not judged: it is for another torch than torch 2.6 to 2.8 of PyPI"
 FOR_2_6 = FILE.replace("cu126torch2.8", "cu124torch2.6")
 NOBODYS = "_ZN2at6nobodyEv"
-OF_OLD_STRINGS = changed(torch=frozenset({OLD}))
+OF_OLD_STRINGS = asking(OLD)
 OF_NOBODY = "is a folder of the machine that built it, or of nobody"
 OUTSIDE = "error demo/_C.so: needs PyUnicode_Ready of CPython, which is not in the limited API"
 
@@ -111,16 +122,13 @@ def ran(path: str) -> LibraryFacts:
     return changed(run_paths=(path,))
 
 
-def python(*names: str) -> LibraryFacts:
-    return changed(python=frozenset(names))
-
-
 def grafted(how: Literal["shared", "grafted"], name: str, version: str) -> LibraryFacts:
     return changed(runtimes=(GpuRuntime(how, "cuda", name, version),))
 
 
 OF_LIBSTDCXX = changed(
-    needed=(*RIGHT.needed, "libstdc++.so.6"), versions={"GLIBC": "2.27", "GLIBCXX": "3.4.29"}
+    needed=(*RIGHT.needed, "libstdc++.so.6"),
+    undefined=(*RIGHT.undefined, UndefinedSymbol("g", False, "GLIBCXX_3.4.29", "libstdc++.so.6")),
 )
 
 CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
@@ -173,7 +181,7 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
         ),
         # A bare requirement is one of any torch.
         (case(file=PLAIN, torch=""), [LACKS.format("a requirement of any torch")]),
-        (case(changed(torch=frozenset({SHIM})), PLAIN, torch=""), []),
+        (case(asking(SHIM), PLAIN, torch=""), []),
         (case(file=FOR_2_6), [LACKS.format("its version")]),
         # Some builds of torch 2.6 have the new std::string, and PyPI's has not.
         *(
@@ -182,10 +190,10 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
         ),
         # The table has no other torch: nothing is said of a symbol that those have not.
         *(
-            (case(changed(torch=frozenset({SHIM, NOBODYS})), PLAIN, torch=other), [NOT_JUDGED])
+            (case(asking(SHIM, NOBODYS), PLAIN, torch=other), [NOT_JUDGED])
             for other in ("==2.5.1", "<2.6", ">=2.9")
         ),
-        (case(changed(torch=frozenset({"_ZN3c103xpu6streamEv"})), PLAIN, torch=""), []),
+        (case(asking("_ZN3c103xpu6streamEv"), PLAIN, torch=""), []),
         (
             case(OF_OLD_STRINGS, NEW_STRINGS),
             [
@@ -195,77 +203,50 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
         ),
         (case(OF_OLD_STRINGS, NEW_STRINGS.replace("TRUE", "FALSE")), []),
         (
-            case(changed(torch=frozenset({SHIM, NOBODYS}))),
+            case(asking(SHIM, NOBODYS)),
             ["error demo/_C.so: needs at::nobody, which no torch 2.6 to 2.8 of PyPI has"],
         ),
     ],
     "python-abi": [
-        (case(changed(name="demo/_C.cpython-312-x86_64-linux-gnu.so")), []),
         (case(changed(name="demo/_C.abi3.so"), ABI3), []),
         *(
-            (
-                case(changed(name=f"demo/_C.cpython-{own}-x86_64-linux-gnu.so"), file),
-                [
-                    f"error demo/_C.cpython-{own}-x86_64-linux-gnu.so: only cp{own} imports it, "
-                    f"and the wheel is for {tag}"
-                ],
-            )
-            for own, file, tag in (("310", ABI3, "cp39-abi3"), ("311", FILE, "cp312-cp312"))
-        ),
-        # A free-threaded Python has an ABI of its own, and so have its libraries.
-        *(
-            (
-                case(
-                    changed(name=f"demo/_C.cpython-{own}-x86_64-linux-gnu.so"), FREE_THREADED[tag]
-                ),
-                []
-                if says is None
-                else [
-                    f"error demo/_C.cpython-{own}-x86_64-linux-gnu.so: only {says} imports it, and "
-                    f"the wheel is for {tag}"
-                ],
-            )
-            for own, tag, says in (
-                ("314t", "cp314-cp314t", None),
-                ("314", "cp314-cp314", None),
-                ("314", "cp314-cp314t", "cp314"),
-                ("314t", "cp314-cp314", "cp314t"),
+            (case(changed(name=ONE_PYTHON.format(own)), file), says)
+            for own, file, says in (
+                ("312", FILE, []),
+                ("310", ABI3, [ONLY.format("310", "cp39-abi3")]),
+                ("311", FILE, [ONLY.format("311", "cp312-cp312")]),
+                # A free-threaded Python has an ABI of its own, and so have its libraries.
+                ("314t", FREE_THREADED, []),
+                ("314", WITH_GIL, []),
+                ("314", FREE_THREADED, [ONLY.format("314", "cp314-cp314t")]),
+                ("314t", WITH_GIL, [ONLY.format("314t", "cp314-cp314")]),
             )
         ),
         (
-            case(
-                changed(
-                    name="demo/_C.cpython-311-x86_64-linux-gnu.so",
-                    python=frozenset(),
-                    exports=frozenset({"PyInit__C"}),
-                )
-            ),
-            [
-                "error demo/_C.cpython-311-x86_64-linux-gnu.so: only cp311 imports it, and the "
-                "wheel is for cp312-cp312"
-            ],
+            case(asking(name=ONE_PYTHON.format("311"), exports=frozenset({"PyInit__C"}))),
+            [ONLY.format("311", "cp312-cp312")],
         ),
-        (case(python("PyList_New", "PyUnicode_Ready")), []),
-        (case(python("PyList_New", "PyUnicode_AsUTF8String"), ABI3), []),
-        (case(python("PyList_New", "PyUnicode_Ready"), ABI3), [OUTSIDE]),
-        (case(python("PyUnicode_Ready"), FILE.replace("cp312-cp312", "py3-none")), [OUTSIDE]),
+        (case(asking("PyList_New", "PyUnicode_Ready")), []),
+        (case(asking("PyList_New", "PyUnicode_AsUTF8String"), ABI3), []),
+        (case(asking("PyList_New", "PyUnicode_Ready"), ABI3), [OUTSIDE]),
+        (case(asking("PyUnicode_Ready"), FILE.replace("cp312-cp312", "py3-none")), [OUTSIDE]),
         (
-            case(python("PyType_GetName", "PyList_New"), ABI3),
+            case(asking("PyType_GetName", "PyList_New"), ABI3),
             [
                 "error demo/_C.so: needs PyType_GetName, which the limited API has since Python "
                 "3.11, and the wheel is for cp39-abi3"
             ],
         ),
-        (case(python("PyType_GetName"), ABI3.replace("cp39", "cp311")), []),
+        (case(asking("PyType_GetName"), ABI3.replace("cp39", "cp311")), []),
         (
-            case(changed(name="demo/_C.abi3.so"), FREE_THREADED["cp314-cp314t"]),
+            case(changed(name="demo/_C.abi3.so"), FREE_THREADED),
             ["error demo/_C.abi3.so: no free-threaded Python imports it, as cp314-cp314t is"],
         ),
         (
-            case(python("_Py_MergeZeroLocalRefcount"), FREE_THREADED["cp314-cp314"]),
+            case(asking("_Py_MergeZeroLocalRefcount"), WITH_GIL),
             ["error demo/_C.so: is for free-threaded Pythons, and the wheel for cp314-cp314"],
         ),
-        (case(python("_Py_MergeZeroLocalRefcount"), FREE_THREADED["cp314-cp314t"]), []),
+        (case(asking("_Py_MergeZeroLocalRefcount"), FREE_THREADED), []),
     ],
     "runtime": [
         *(
@@ -292,7 +273,14 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
             ["warning demo/_C.so: needs libcudart-0a1b2c3d.so.12: a second runtime beside torch's"],
         ),
         (
-            case(changed(unnamed=("libcudart-3582bce9.so.13",))),
+            case(
+                changed(
+                    undefined=(
+                        *RIGHT.undefined,
+                        dataclasses.replace(GLIBC, library="libcudart-3582bce9.so.13"),
+                    )
+                )
+            ),
             [
                 "error demo/_C.so: needs versions of symbols of libcudart-3582bce9.so.13, which it "
                 "does not name among those that it needs: the loader ends the process"
@@ -314,7 +302,7 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
         ),
         # A wheel that uses torch through a library of its own still has the copy.
         (
-            case(changed(name="demo.libs/libc10.so", torch=frozenset()), torch=""),
+            case(asking(name="demo.libs/libc10.so"), torch=""),
             ["error demo.libs/libc10.so: is a copy of libc10.so: a process would have it twice"],
         ),
         # Projects name their own libraries after torch.
@@ -324,7 +312,7 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
         ),
         (
             case(
-                changed(needed=("libc.so.6", "libc.musl-x86_64.so.1"), versions={}),
+                changed(needed=("libc.so.6", "libc.musl-x86_64.so.1"), undefined=()),
                 FILE.replace("manylinux_2_28", "musllinux_1_2"),
             ),
             [],
@@ -346,7 +334,7 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
     ],
     "platform-tag": [
         (
-            case(changed(versions={"GLIBC": "2.32"})),
+            case(changed(undefined=(dataclasses.replace(GLIBC, version="GLIBC_2.32"),))),
             ["error demo/_C.so: needs glibc 2.32, the tag promises 2.28"],
         ),
         (
@@ -465,7 +453,7 @@ def test_what_calls_the_driver_itself_may_have_no_gpu_code() -> None:
 def test_each_front_end_of_a_universal_wheel_has_a_torch_of_its_own() -> None:
     wheel = universal(torch=("2.6", "2.7"))
     old = next(part for part in wheel.parts if part.torch_release == "2.6")
-    library = changed(name=old.file, torch=frozenset({OLD}), python=frozenset())
+    library = asking(OLD, name=old.file)
     file = "demo-1.0-py3-none-manylinux_2_28_x86_64.whl"
     assert said(case(library, file, torch=">=2.6", claims=wheel), "torch-symbols") == []
     (says,) = said(case(library, file, torch=">=2.6"), "torch-symbols")
@@ -473,16 +461,16 @@ def test_each_front_end_of_a_universal_wheel_has_a_torch_of_its_own() -> None:
 
 
 def test_a_fault_of_metadata_is_said_once(tmp_path: Path) -> None:
-    def bend(members: dict[str, bytes]) -> None:
-        name = "demo-1.0.0.dist-info/METADATA"
-        members[name] = members[name].replace(b"Metadata-Version: ", b"Metadata-Version: 9", 1)
+    name = "demo-1.0.0.dist-info/METADATA"
+    for old, new in (
+        (b"Metadata-Version: ", b"Metadata-Version: 9"),
+        (b"\nVersion: 1", b"\nVersion: x"),
+    ):
 
-    def break_version(members: dict[str, bytes]) -> None:
-        name = "demo-1.0.0.dist-info/METADATA"
-        members[name] = members[name].replace(b"\nVersion: 1.0.0", b"\nVersion: one", 1)
+        def bend(members: dict[str, bytes], old: bytes = old, new: bytes = new) -> None:
+            members[name] = members[name].replace(old, new, 1)
 
-    for change in (bend, break_version):
-        (finding,) = judge_named(make_wheel(tmp_path, claims=None, bend=change))[1]
+        (finding,) = judge_named(make_wheel(tmp_path, claims=None, bend=bend))[1]
         assert finding.says.count("METADATA is not valid") == 1
 
 
