@@ -59,7 +59,8 @@ def run_pip(
     command = [*process.python_module(sys.executable, "pip"), *target]
     command += ["--disable-pip-version-check", "--no-input"]
     try:
-        variables = {**(os.environ if env is None else env), **temporary_variables()}
+        given = os.environ if env is None else env
+        variables = {**given, **temporary_variables(), **home_variables()}
         if python:
             # Else what they lead to counts as installed, and the environment lacks it.
             variables = {name: text for name, text in variables.items() if name not in _OWN}
@@ -98,6 +99,11 @@ def own_variables(pip: Sequence[str], environ: Mapping[str, str]) -> dict[str, s
         return kept
     of_files = {name: text for name, text in of_files.items() if name not in _ELSEWHERE}
     return {**of_files, **kept, "PIP_CONFIG_FILE": os.devnull}
+
+
+def home_variables() -> dict[str, str]:
+    """A home folder for the pip or uv of a user who has none, without which they end at once."""
+    return {"HOME": os.sep} if os.path.expanduser("~") == "~" else {}  # noqa: PTH111 - raises
 
 
 def checked_requirements(texts: Iterable[str], where: str) -> list[str]:

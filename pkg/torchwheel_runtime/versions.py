@@ -1,7 +1,17 @@
 """Reads and compares version numbers."""
 
+from __future__ import annotations
+
+import contextlib
 import functools
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
 
 # No number of a version has more than nine digits; a limit keeps int() fast on hostile text.
 _NUMBERS = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})*)", re.ASCII)
@@ -47,6 +57,32 @@ def is_requirement(text: str) -> bool:
     except InvalidRequirement:
         return False
     return not has_long_number(text)
+
+
+def required_range(
+    key: str, requirements: Iterable[Requirement], markers: Mapping[str, str]
+) -> SpecifierSet | None:
+    """The versions of a distribution that requirements allow together, without those of extras.
+
+    Args:
+        key: its normalised name.
+        requirements: those of METADATA.
+        markers: the variables of markers that differ from the running Python's.
+
+    Returns:
+        The range, which may be one of any version; None if no requirement names it.
+    """
+    from packaging.markers import UndefinedEnvironmentName  # noqa: PLC0415 - slow to import
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415
+    from packaging.utils import canonicalize_name  # noqa: PLC0415
+
+    found = None
+    for one in requirements:
+        with contextlib.suppress(UndefinedEnvironmentName):
+            holds = one.marker is None or one.marker.evaluate({**markers, "extra": ""})
+            if holds and canonicalize_name(one.name) == key:
+                found = (found or SpecifierSet()) & one.specifier
+    return found
 
 
 def major_version(text: str) -> str:

@@ -16,7 +16,7 @@ import torchwheel
 import torchwheel_runtime
 from programmaker import run_python
 from torchwheel import programs
-from torchwheel_runtime import process
+from torchwheel_runtime import pip, process
 from torchwheel_runtime.errors import DiskFullError, TorchwheelError
 
 # Programs are run in one place, and a failure is one line.
@@ -341,3 +341,10 @@ def test_another_thread_leaves_the_signals_alone():
     )
     done = run_python(code)
     assert done.stdout == "True\n", done.stderr
+
+
+def test_pip_has_a_home_where_its_user_has_none(monkeypatch):
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert pip.home_variables() == {"HOME": "/"}
+    monkeypatch.undo()
+    assert pip.home_variables() == {}

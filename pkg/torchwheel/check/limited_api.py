@@ -29,6 +29,15 @@ def outside_limited_api(symbols: Iterable[str]) -> list[str]:
     return sorted(name for name in symbols if name not in _added())
 
 
+def added_later(symbols: Iterable[str], interpreters: Iterable[str]) -> Iterator[str]:
+    """The symbols that the limited API has since a later Python than the oldest, e.g. "cp39"."""
+    minors = [int(one[3:]) for one in interpreters if one.startswith("cp3") and one[3:].isdigit()]
+    for name in sorted(symbols) if minors else ():
+        since = _added().get(name)
+        if since and version_numbers(since) > (3, min(minors)):
+            yield f"needs {name}, which the limited API has since Python {since}"
+
+
 def python_faults(tags: Iterable[tuple[str, str]], symbols: Iterable[str]) -> Iterator[str]:
     """The symbols of Python that a wheel of these tags may not use.
 

@@ -5,9 +5,10 @@ It claims by its file name, its local version, METADATA and WHEEL.
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
@@ -17,6 +18,7 @@ from torchwheel.inspect.library_facts import LibraryFacts
 from torchwheel.inspect.local_version import SAYS_NOTHING, LocalVersion, read_local_version
 from torchwheel_runtime.doctor.remedies import OLD_STRING
 from torchwheel_runtime.inspect.elf import SHIMS, TORCH_PYTHON
+from torchwheel_runtime.versions import required_range
 
 _CUDA_PACKAGE = re.compile(r"nvidia-cuda-runtime(?:-cu(\d\d))?")
 
@@ -48,19 +50,40 @@ def claims_of(inspection: Inspection) -> NamedClaims:
     version = named.version if named else metadata.version if metadata else None
     said = read_local_version(version)
     requires = (metadata.requires_dist if metadata else None) or []
-    on_torch = [
-        r
-        for r in requires
-        if canonicalize_name(r.name) == "torch" and "extra" not in str(r.marker or "")
-    ]
+    interpreters = _parts(tag.interpreter for tag in tags)
     return NamedClaims(
-        interpreters=_parts(tag.interpreter for tag in tags),
+        interpreters=interpreters,
         abis=_parts(tag.abi for tag in tags),
         platforms=_parts(tag.platform for tag in tags),
-        torch=on_torch[0].specifier if on_torch else None,
+        torch=required_range("torch", map(_without_local, requires), _markers(interpreters)),
         local=said,
         cuda=said.cuda or _required_cuda(r.name for r in requires),
     )
+
+
+_OF_ONE_PYTHON = re.compile(r"cp3(\d+)", re.ASCII)
+_TORCH_FILE = re.compile(r"/torch-(\d+(?:\.\d+)+)(?=[+%-])[^/]*\.whl", re.ASCII)
+
+
+def _markers(interpreters: Sequence[str]) -> Mapping[str, str]:
+    """The variables of markers that a wheel for one Python decides."""
+    match = _OF_ONE_PYTHON.fullmatch(interpreters[0]) if len(interpreters) == 1 else None
+    if match is None:
+        return {}
+    return {"python_version": f"3.{match[1]}", "python_full_version": f"3.{match[1]}.0"}
+
+
+def _without_local(requirement: Requirement) -> Requirement:
+    """A requirement without local versions, of which releases have several: 2.7.0 of 2.7.0+cu126.
+
+    The file of an address is one release.
+    """
+    own = Requirement(str(requirement))
+    if file := _TORCH_FILE.search(own.url or ""):
+        own.specifier = SpecifierSet(f"=={file[1]}")
+    elif "+" in str(own.specifier):
+        own.specifier = SpecifierSet(re.sub(r"\+[\w.]+", "", str(own.specifier)))
+    return own
 
 
 def _parts(values: Iterable[str]) -> tuple[str, ...]:
@@ -74,8 +97,8 @@ def _required_cuda(names: Iterable[str]) -> str | None:
 
 
 _NEW_STRING = "__cxx11"
-_HIP = re.compile(r"_Z\w*\d(?:hip|miopen)")
-"""torch for ROCm alone has them, and the table is made of torch for CUDA."""
+_OTHERS = re.compile(r"_Z\w*\d(?:hip|miopen|xpu)")
+"""torch for ROCm or XPU alone has them, and the table is made of torch for CUDA."""
 _OF_EXTENSIONS = re.compile(r"_ZN[KVr]*(?:2at|3c10|5torch|6caffe2)|_ZT[ISV]N?(?:2at|3c10|5torch)")
 """Names in a namespace of torch; others only have a type of torch among their parameters."""
 
@@ -135,7 +158,7 @@ def fit_torch(
 
 
 def _may_be_torchs(name: str) -> bool:
-    if _HIP.match(name):
+    if _OTHERS.match(name):
         return False
     return name.startswith((*SHIMS, TORCH_PYTHON)) or _OF_EXTENSIONS.match(name) is not None
 

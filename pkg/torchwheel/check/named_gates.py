@@ -7,13 +7,13 @@ holds if none of its findings is an error.
 import dataclasses
 import fnmatch
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from torchwheel.check.limited_api import outside_limited_api
+from torchwheel.check.limited_api import added_later, outside_limited_api
 from torchwheel.check.named_claims import NamedCase, NamedClaims
 from torchwheel.data import read
 from torchwheel.inspect.installed import OF_PYTHON, owner_of
@@ -129,15 +129,15 @@ def torch_symbols(case: NamedCase) -> Iterator[Row]:
     table = case.table
     for name, fit in case.torch.items():
         claims = _claims_of_library(case, name)
-        if fit.unknown:
-            names = _names(fit.unknown)
-            known = f"torch {table.releases[0]} to {table.releases[-1]} of PyPI"
-            yield _error(f"needs {names}, which no {known} has", name)
+        known = f"torch {table.releases[0]} to {table.releases[-1]} of PyPI"
         lacking = dict(fit.lacking)
         claimed = [release for release in table.releases if _allows(claims, release)]
-        if claims.local.new_strings and "2.6" in claimed:
-            # PyPI's has the old strings, so this wheel is for another build of it.
+        if "2.6" in claimed and fit.strings and _is_for_another_2_6(claims):
             claimed.remove("2.6")
+        if not claimed and _says_torch(claims):
+            yield _warning(f"not judged: it is for another torch than {known}", name)
+        elif fit.unknown:
+            yield _error(f"needs {_names(fit.unknown)}, which no {known} has", name)
         if wrong := [release for release in claimed if release in lacking]:
             first = lacking[wrong[0]]
             yield _error(
@@ -164,6 +164,21 @@ def _claims_of_library(case: NamedCase, name: str) -> NamedClaims:
     return dataclasses.replace(case.claims, torch=own, local=local)
 
 
+def _is_for_another_2_6(claims: NamedClaims) -> bool:
+    """Whether a wheel is for a torch 2.6 with the new std::string: PyPI's for x86_64 has the old.
+
+    By the notes of the release, those for CUDA 12.6, ROCm 6.2.4, XPU and aarch64 have the new one.
+    """
+    local = claims.local
+    aarch64 = bool(claims.platforms) and all(one.endswith("_aarch64") for one in claims.platforms)
+    of_backend = claims.cuda == "12.6" or local.rocm == "6.2" or local.other == "xpu"
+    return bool(local.new_strings) or of_backend or aarch64
+
+
+def _says_torch(claims: NamedClaims) -> bool:
+    return claims.torch is not None or claims.local.torch is not None
+
+
 def _allows(claims: NamedClaims, release: str) -> bool:
     """Whether a wheel says that it is for a torch minor; not if it says nothing."""
     said = claims.local.torch_range
@@ -183,7 +198,10 @@ def _names(symbols: tuple[str, ...]) -> str:
     return join_names(names[:_NAMED]) + more
 
 
-_FOR_ONE_PYTHON = re.compile(r"\.(?:cpython-|cp)(\d)(\d+t?)-[\w-]+\.so$", re.ASCII)
+_FOR_ONE_PYTHON = re.compile(r"\.(?:cpython-|cp)(\d)(\d+t?)-([\w-]+)\.so$", re.ASCII)
+_LIMITED = ".abi3.so"
+_OF_FREE_THREADED = "_Py_MergeZeroLocalRefcount"
+"""What counts references in free-threaded Pythons alone; Py_DECREF of their headers calls it."""
 
 
 def python_abi(case: NamedCase) -> Iterator[Row]:
@@ -196,9 +214,14 @@ def python_abi(case: NamedCase) -> Iterator[Row]:
         match = _FOR_ONE_PYTHON.search(library.base_name)
         own = f"cp{match[1]}{match[2]}" if match else None
         several = "abi3" in claims.abis or "none" in claims.abis
+        tag = "-".join((".".join(claims.interpreters), ".".join(claims.abis)))
+        free_threaded = all(abi.endswith("t") for abi in claims.abis)
+        if library.base_name.endswith(_LIMITED) and free_threaded:
+            yield _error(f"no free-threaded Python imports it, as {tag} is", library.name)
+        if _OF_FREE_THREADED in library.python and not any(a.endswith("t") for a in claims.abis):
+            yield _error(f"is for free-threaded Pythons, and the wheel for {tag}", library.name)
         # A free-threaded Python, cp314t, has the interpreter's tag cp314 and an ABI of its own.
         if own and (several or own not in claims.abis):
-            tag = "-".join((".".join(claims.interpreters), ".".join(claims.abis)))
             # A library without symbols of Python may be loaded by its path.
             module = library.python or any(name.startswith(MODULE) for name in library.exports)
             level: Level = "error" if module else "warning"
@@ -208,6 +231,8 @@ def python_abi(case: NamedCase) -> Iterator[Row]:
                 f"needs {_names(tuple(outside))} of CPython, which is not in the limited API",
                 library.name,
             )
+        for late in added_later(library.python, claims.interpreters if several else ()):
+            yield _error(f"{late}, and the wheel is for {tag}", library.name)
 
 
 _DRIVER = "libcuda.so.1"
@@ -219,7 +244,9 @@ def runtime(case: NamedCase) -> Iterator[Row]:
     libraries = case.facts.libraries
     own = {name for lib in libraries for name in (lib.soname, lib.base_name) if name}
     for library in libraries:
-        if outside := [n for n in library.needed if n not in own and not _is_provided(n)]:
+        musl = _MUSL if _is_for_musl(case) else ()
+        wanted = (name for name in library.needed if name not in own and not name.startswith(musl))
+        if outside := [name for name in wanted if not _is_provided(name)]:
             yield _error(
                 f"needs {join_names(outside)}: not in the wheel, of torch or in a manylinux policy",
                 library.name,
@@ -234,6 +261,13 @@ def runtime(case: NamedCase) -> Iterator[Row]:
         yield from _runtime_findings(case, library)
 
 
+_MUSL = ("libc.musl-",)
+
+
+def _is_for_musl(case: NamedCase) -> bool:
+    return any(platform.startswith("musllinux") for platform in case.claims.platforms)
+
+
 def unnamed_fault(library: Library) -> str | None:
     """What the loader does about versions of libraries that are not NEEDED; None without any."""
     if not (unnamed := libraries_not_named(library.needed, library.undefined)):
@@ -244,20 +278,23 @@ def unnamed_fault(library: Library) -> str | None:
     )
 
 
-_HASH = re.compile(r"-[0-9a-f]{6,}(?=\.so)", re.ASCII)
+_HASH = re.compile(r"[-.][0-9a-f]{6,}(?=\.so)", re.ASCII)
 _OF_TORCH = ("libtorch", "libc10", "libshm.")
-_COPIED_BY_ALL = ("libgomp.", "libcudart.", "libamdhip64.")
-"""Copies that do little harm, or of which the library that needs them is told."""
+_COPIED_BY_ALL = "libgomp."
+"""A copy that does little harm."""
 
 
 def _copy_of(case: NamedCase, library: LibraryFacts) -> str | None:
     """The library of torch or of its toolkit that one in a wheel is, by its name."""
-    named = case.facts.named
-    if not case.torch or (named and named.name == "torch"):
+    named, libraries = case.facts.named, case.facts.libraries
+    uses_torch = case.torch or case.claims.torch is not None
+    if not uses_torch or (named and named.name == "torch"):
         return None
     name = _HASH.sub("", library.base_name)
     patterns = read("providers.json")["patterns"]
-    if name.startswith(_COPIED_BY_ALL):
+    # A runtime is told of at the library that needs it.
+    needed = {one.library for lib in libraries for one in lib.runtimes if one.how == "grafted"}
+    if name.startswith(_COPIED_BY_ALL) or {library.soname, library.base_name} & needed:
         return None
     return name if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns) else None
 
@@ -317,8 +354,44 @@ def platform_tag(case: NamedCase) -> Iterator[Row]:
     yield from _not_judged(case)
     floor = tag_floor(platforms)
     for library in case.facts.libraries:
-        if library.machine and not any(p.endswith(f"_{library.machine}") for p in platforms):
+        matches = any(p.endswith(f"_{library.machine}") for p in platforms)
+        if library.machine and not matches:
             yield _error(f"is for {library.machine}, the tag {join_names(platforms)}", library.name)
         glibc = library.versions.get("GLIBC")
         if floor and glibc and version_numbers(glibc) > version_numbers(floor):
             yield _error(f"needs glibc {glibc}, the tag promises {floor}", library.name)
+        if glibc and _is_for_musl(case) and floor is None:
+            yield _error(f"needs glibc {glibc}, the tag promises musl", library.name)
+        newest = _newest_libstdcxx(floor) if floor else None
+        cxx = library.versions.get("GLIBCXX") if _LIBSTDCXX in library.needed else None
+        if cxx and newest and version_numbers(cxx) > version_numbers(newest):
+            # The libstdc++ of conda, and of others who bring their own, is newer.
+            promises = f"the tag promises {newest}, that of glibc {floor}"
+            yield _warning(f"needs libstdc++ GLIBCXX_{cxx}, {promises}", library.name)
+        match = _FOR_ONE_PYTHON.search(library.base_name)
+        if matches and match and not _is_imported(match[3], platforms):
+            found = f"only a Python for {match[3]} imports it, the tag is {join_names(platforms)}"
+            yield _error(found, library.name)
+
+
+_LIBSTDCXX = "libstdc++.so.6"
+_TRIPLET = re.compile(r"(x86_64|aarch64)-linux-(gnu|musl)")
+
+
+def _newest_libstdcxx(glibc: str) -> str | None:
+    """The newest version of libstdc++'s symbols on each system of a manylinux policy."""
+    table: dict[str, str] = read("runtime.json")["libstdcxx"]["newest"]
+    numbers = version_numbers(glibc)
+    return next((table[one] for one in reversed(table) if version_numbers(one) <= numbers), None)
+
+
+def _is_imported(triplet: str, platforms: Sequence[str]) -> bool:
+    """Whether a Python of the platforms imports a library whose name has a triplet.
+
+    Old Pythons for musl have the triplet of glibc's.
+    """
+    match = _TRIPLET.fullmatch(triplet)
+    if match is None:
+        return True
+    libc = "musllinux" if match[2] == "musl" else ""
+    return any(one.endswith(f"_{match[1]}") and one.startswith(libc) for one in platforms)

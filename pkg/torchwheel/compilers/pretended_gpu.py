@@ -68,3 +68,6 @@ def answer() -> None:
     }
     for name, function in answers.items():
         setattr(torch.cuda, name, function)
+    accelerator = getattr(torch, "accelerator", types.SimpleNamespace())  # since torch 2.6
+    for name in ("is_available", "device_count"):
+        setattr(accelerator, name, answers[name])

@@ -187,7 +187,9 @@ def find_engine(environ: Mapping[str, str] = os.environ) -> Engine:
     if named and named not in ("docker", "podman"):
         raise UsageError(f"{VARIABLE}={named}: docker or podman expected")
     path = environ.get("PATH")
-    if named != "podman" and shutil.which("docker", path=path) and (named or _docker_answers()):
+    there = named != "podman" and shutil.which("docker", path=path)
+    refused = "" if named or not there else _docker_refuses()
+    if there and not refused:
         return Engine("docker", _DOCKER, rootless=_docker_is_rootless())
     if named != "docker" and shutil.which("podman", path=path):
         variables = _podman_environ(environ)
@@ -200,17 +202,20 @@ def find_engine(environ: Mapping[str, str] = os.environ) -> Engine:
         return Engine("podman", variables, rootless=os.geteuid() != 0)
     raise TorchwheelError(
         f"no container engine: {named or 'neither docker (with its server running) nor podman'} "
-        f"is here: `apt-get install podman {_RUNTIME}`"
+        f"is here: `apt-get install podman {_RUNTIME}`{refused}"
     )
 
 
-def _docker_answers() -> bool:
+def _docker_refuses() -> str:
+    """Why docker's server does not serve this user; empty if it does."""
     command = ["docker", "version", "--format", "{{.Server.Version}}"]
     try:
         done = process.run(command, timeout=_SERVER_SECONDS)
-    except process.NotRunError:
-        return False
-    return done.status == 0 and bool(done.output.strip())
+    except process.NotRunError as error:
+        return f"; docker: {error.reason}"
+    if done.status == 0 and done.output.strip():
+        return ""
+    return f"; docker: {done.last_words('its server said nothing')}"
 
 
 def _docker_is_rootless() -> bool:

@@ -7,6 +7,7 @@ it is a library, its facts are read.
 
 import concurrent.futures
 import dataclasses
+import importlib.machinery
 import tempfile
 from pathlib import Path
 from typing import Literal
@@ -117,6 +118,11 @@ def inspect_package(name: str) -> Inspection:
     """Read an installed package by the name of its distribution, or of a module of it."""
     folders = dist_info.dist_infos()
     if not (found := dist_info.find_distribution(name, folders)):
+        if place := _place_of_module(name):
+            raise UsageError(
+                f"{quote(name)}: expected the metadata of a package, found {escape(place)} alone, "
+                "which nothing says anything of: not judged; name its libraries one by one"
+            )
         advice = nearest(name.lower(), sorted(set(map(dist_info.name_key, folders))))
         raise UsageError(
             f"{quote(name)}: expected a file, or a package of this Python, found neither; {advice}"
@@ -125,6 +131,11 @@ def inspect_package(name: str) -> Inspection:
     if folder.suffix == ".egg":  # a zip file
         return inspect_wheel(folder)
     info = dist_info.read_dist_info(folder)
+    if dist_info.is_editable(folder):
+        raise UsageError(
+            f"{info.name}: expected a package with its files, found an editable installation of a "
+            "source tree: not judged; name its libraries one by one"
+        )
     if info.irregular:
         raise WheelError(
             f"{info.irregular[0]}: expected a file, found a pipe or a device; "
@@ -155,6 +166,14 @@ def inspect_package(name: str) -> Inspection:
         faults=faults,
         **parse_fields(raw, dist_info.read_text(folder, "WHEEL"), faults),
     )
+
+
+def _place_of_module(name: str) -> str | None:
+    """Where Python finds a module that no metadata names; nothing of it is imported."""
+    top = name.partition(".")[0]
+    spec = importlib.machinery.PathFinder.find_spec(top) if top.isidentifier() else None
+    folders = (spec.submodule_search_locations if spec else None) or ()
+    return next(iter(folders), spec.origin if spec else None)
 
 
 def inspect_wheel(path: Path) -> Inspection:

@@ -190,6 +190,10 @@ class SwitchSearch:
                 owner = dotted_name(node).rpartition(".")[0]
                 if owner.rpartition(".")[2] == "cuda" or owner in self._names_of_cuda:
                     yield f"torch.cuda.{attr}"
+                elif owner == "torch.accelerator":
+                    yield f"torch.accelerator.{attr}"
+            case ast.Attribute(attr="_cuda_getDeviceCount" as attr):
+                yield f"torch._C.{attr}"
             case ast.ImportFrom(module="torch.cuda", names=names):
                 yield from (f"torch.cuda.{one.name}" for one in names if one.name in ASKS_TORCH)
             case ast.Import(names=names):

@@ -33,7 +33,7 @@ from torchwheel_runtime.inspect.window import CpuTime
 from torchwheel_runtime.machine.facts import Torch
 from torchwheel_runtime.text import escape, quote
 from torchwheel_runtime.validate.findings import Finding
-from torchwheel_runtime.versions import has_long_number
+from torchwheel_runtime.versions import has_long_number, required_range
 
 TORCH = "torch"
 _METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
@@ -50,10 +50,8 @@ class WheelMetadata:
 
     def torch_range(self, markers: Mapping[str, str]) -> str | None:
         """The range of torch that it requires; empty for any, None if it requires none."""
-        for requirement in self.needed(markers):
-            if canonicalize_name(requirement.name) == TORCH:
-                return str(requirement.specifier)
-        return None
+        found = required_range(TORCH, self.requires, markers)
+        return None if found is None else str(found)
 
     def needed(self, markers: Mapping[str, str]) -> Iterator[Requirement]:
         """The requirements that hold in an environment, without those of extras."""

@@ -37,7 +37,7 @@ from torchwheel_runtime.console import Progress, Quiet, Terminal
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 from torchwheel_runtime.fetch import Fetcher, ca_bundle, check_address
 from torchwheel_runtime.files import private_folder, temporary_variables
-from torchwheel_runtime.pip import own_variables, pip_reason
+from torchwheel_runtime.pip import home_variables, own_variables, pip_reason
 from torchwheel_runtime.text import escape, hide_secrets, shorten_line
 
 Name = Literal["pip", "uv"]
@@ -230,7 +230,7 @@ def check_installed(expected: Sequence[Requirement], python: Path) -> None:
 
 def _run(installer: Installer, options: Sequence[str], environ: Mapping[str, str]) -> None:
     doing = f"{installer.name} install"
-    variables, folder = {**environ, **temporary_variables()}, None
+    variables, folder = {**environ, **temporary_variables(), **home_variables()}, None
     if installer.name == "uv":
         # It obeys uv.toml and pyproject.toml of the folder that it runs in and of those above.
         variables, folder = {**variables, **_absolute_places(variables)}, "/"

@@ -29,6 +29,7 @@ from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
 from torchwheel_runtime.inspect.window import WheelError, open_regular
 from torchwheel_runtime.ownership import is_irregular
 from torchwheel_runtime.text import quote
+from torchwheel_runtime.versions import required_range
 
 SUFFIX = ".dist-info"
 _EGG_INFO = "EGG-INFO"
@@ -84,7 +85,7 @@ def read_dist_info(folder: Path) -> DistInfo:
     metadata = _parse_headers(read_metadata(folder, problems))
     name = _safe_word(metadata.get("Name", key))
     top = read_text(folder, "top_level.txt")
-    if kind == "wheel":
+    if kind == "wheel" and not _is_of_a_system(folder):
         files = tuple(map(PurePosixPath, _read_record(folder, problems)))
     else:
         files = tuple(_files_of_modules(folder.parent, top or key.replace("-", "_")))
@@ -133,6 +134,18 @@ def _kind(folder: Path) -> Kind:
         ".egg-link": "egg-link",
     }
     return kinds.get(folder.suffix, "wheel")
+
+
+def _is_of_a_system(folder: Path) -> bool:
+    """Whether conda or a distribution installed it, which keeps its own list and no RECORD."""
+    installer = (read_text(folder, "INSTALLER") or "").strip()
+    return installer not in ("", "pip", "uv") and not (folder / "RECORD").exists()
+
+
+def is_editable(folder: Path) -> bool:
+    """Whether it leads to a source tree (PEP 660): RECORD names no file of that."""
+    origin = read_text(folder, "direct_url.json") or ""
+    return re.search(r'"editable"\s*:\s*true', origin) is not None
 
 
 def _files_of_modules(root: Path, modules: str) -> Iterator[PurePosixPath]:
@@ -244,7 +257,7 @@ def _read_claims(folder: Path, problems: list[str]) -> Claims | None:
 
 def _requirements(metadata: Message, problems: list[str]) -> tuple[str | None, frozenset[str]]:
     """The range of torch, and the names of all that it requires."""
-    torch: str | None = None
+    found: list[Requirement] = []
     names: set[str] = set()
     for text in map(str, metadata.get_all("Requires-Dist", [])):
         try:
@@ -252,12 +265,12 @@ def _requirements(metadata: Message, problems: list[str]) -> tuple[str | None, f
         except InvalidRequirement:
             continue
         names.add(canonicalize_name(requirement.name))
-        if torch is None and canonicalize_name(requirement.name) == "torch":
-            if len(text) > _LONGEST_REQUIREMENT:
-                problems.append(f"METADATA requires {quote(text)} of {len(text)} characters")
-            else:
-                torch = str(requirement.specifier)
-    return torch, frozenset(names)
+        if canonicalize_name(requirement.name) == "torch" and len(text) > _LONGEST_REQUIREMENT:
+            problems.append(f"METADATA requires {quote(text)} of {len(text)} characters")
+        else:
+            found.append(requirement)
+    torch = required_range("torch", found, {})
+    return None if torch is None else str(torch), frozenset(names)
 
 
 def _read_tags(folder: Path, problems: list[str]) -> frozenset[Tag]:
@@ -293,7 +306,9 @@ def _metadata_in(root: Path) -> Iterator[Path]:
         info = root / _EGG_INFO
         yield from [info] if info.is_dir() else [root] if root.is_file() else []
     elif root.is_dir():
-        yield from (found for found in sorted(root.glob(f"*{SUFFIX}")) if found.is_dir())
+        # pip leaves a folder ~emo-1.0.dist-info where it was stopped.
+        found = sorted(root.glob(f"[!~]*{SUFFIX}"))
+        yield from (folder for folder in found if folder.is_dir())
         yield from sorted((*root.glob("*.egg-info"), *root.glob("*.egg-link")))
 
 

@@ -21,6 +21,7 @@ from torchwheel.inspect.library_facts import GpuRuntime, GpuTarget, LibraryFacts
 from torchwheel.inspect.wheel import parse_file_name
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.inspect.elf import UndefinedSymbol
+from torchwheel_runtime.versions import version_numbers
 from wheelmaker import make_wheel, universal
 
 POLICIES = "manylinux-policy.json"
@@ -99,7 +100,7 @@ def test_cuda_is_that_of_the_version_else_of_a_requirement() -> None:
 
 PLAIN = "demo-1.0-cp312-cp312-manylinux_2_28_x86_64.whl"
 FOR_CPUS = PLAIN.replace("1.0-", "1.0+cpu-")
-NEW_STRINGS = FILE.replace("torch2.8", "torch2.6cxx11abiTRUE")
+NEW_STRINGS = FILE.replace("cu126torch2.8", "cu124torch2.6cxx11abiTRUE")
 FREE_THREADED, WITH_GIL = (
     FILE.replace("cp312-cp312", tag) for tag in ("cp314-cp314t", "cp314-cp314")
 )
@@ -109,6 +110,9 @@ ONLY = (
 )
 ABI3 = FILE.replace("cp312-cp312", "cp39-abi3")
 LACKS = "error demo/_C.so: is for torch 2.6 too, by {}, and c10::f is not in 2.6"
+NOT_JUDGED = "warning demo/_C.so: not judged: it is for another torch than torch 2.6 to 2.8 of PyPI"
+FOR_2_6 = FILE.replace("cu126torch2.8", "cu124torch2.6")
+NOBODYS = "_ZN2at6nobodyEv"
 OF_OLD_STRINGS = asking(OLD)
 OF_NOBODY = "is a folder of the machine that built it, or of nobody"
 OUTSIDE = "error demo/_C.so: needs PyUnicode_Ready of CPython, which is not in the limited API"
@@ -121,6 +125,11 @@ def ran(path: str) -> LibraryFacts:
 def grafted(how: Literal["shared", "grafted"], name: str, version: str) -> LibraryFacts:
     return changed(runtimes=(GpuRuntime(how, "cuda", name, version),))
 
+
+OF_LIBSTDCXX = changed(
+    needed=(*RIGHT.needed, "libstdc++.so.6"),
+    undefined=(*RIGHT.undefined, UndefinedSymbol("g", False, "GLIBCXX_3.4.29", "libstdc++.so.6")),
+)
 
 CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
     "record": [(case(faults={"record": "no hash"}), ["error no hash"])],
@@ -173,15 +182,28 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
         # A bare requirement is one of any torch.
         (case(file=PLAIN, torch=""), [LACKS.format("a requirement of any torch")]),
         (case(asking(SHIM), PLAIN, torch=""), []),
-        (case(file=FILE.replace("2.8-", "2.6-")), [LACKS.format("its version")]),
-        (case(file=NEW_STRINGS), []),
+        (case(file=FOR_2_6), [LACKS.format("its version")]),
+        # Some builds of torch 2.6 have the new std::string, and PyPI's has not.
+        *(
+            (case(file=FOR_2_6.replace(*change), torch="==2.6.*"), [NOT_JUDGED])
+            for change in (("cu124", "cu126"), ("torch2.6", "torch2.6cxx11abiTRUE"))
+        ),
+        # The table has no other torch: nothing is said of a symbol that those have not.
+        *(
+            (case(asking(SHIM, NOBODYS), PLAIN, torch=other), [NOT_JUDGED])
+            for other in ("==2.5.1", "<2.6", ">=2.9")
+        ),
+        (case(asking("_ZN3c103xpu6streamEv"), PLAIN, torch=""), []),
         (
             case(OF_OLD_STRINGS, NEW_STRINGS),
-            ["error demo/_C.so: has the old std::string, and its version says new"],
+            [
+                NOT_JUDGED,
+                "error demo/_C.so: has the old std::string, and its version says new",
+            ],
         ),
         (case(OF_OLD_STRINGS, NEW_STRINGS.replace("TRUE", "FALSE")), []),
         (
-            case(asking(SHIM, "_ZN2at6nobodyEv")),
+            case(asking(SHIM, NOBODYS)),
             ["error demo/_C.so: needs at::nobody, which no torch 2.6 to 2.8 of PyPI has"],
         ),
     ],
@@ -208,6 +230,23 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
         (case(asking("PyList_New", "PyUnicode_AsUTF8String"), ABI3), []),
         (case(asking("PyList_New", "PyUnicode_Ready"), ABI3), [OUTSIDE]),
         (case(asking("PyUnicode_Ready"), FILE.replace("cp312-cp312", "py3-none")), [OUTSIDE]),
+        (
+            case(asking("PyType_GetName", "PyList_New"), ABI3),
+            [
+                "error demo/_C.so: needs PyType_GetName, which the limited API has since Python "
+                "3.11, and the wheel is for cp39-abi3"
+            ],
+        ),
+        (case(asking("PyType_GetName"), ABI3.replace("cp39", "cp311")), []),
+        (
+            case(changed(name="demo/_C.abi3.so"), FREE_THREADED),
+            ["error demo/_C.abi3.so: no free-threaded Python imports it, as cp314-cp314t is"],
+        ),
+        (
+            case(asking("_Py_MergeZeroLocalRefcount"), WITH_GIL),
+            ["error demo/_C.so: is for free-threaded Pythons, and the wheel for cp314-cp314"],
+        ),
+        (case(asking("_Py_MergeZeroLocalRefcount"), FREE_THREADED), []),
     ],
     "runtime": [
         *(
@@ -256,7 +295,27 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
                 ("libtorch_cpu-1a2b3c4d.so", "error", "libtorch_cpu.so"),
                 ("libc10.so", "error", "libc10.so"),
                 ("libcublas-1a2b3c4d.so.12", "warning", "libcublas.so.12"),
+                ("libcublas.1a2b3c4d.so.12", "warning", "libcublas.so.12"),
+                ("libtorch_python-1a2b3c4d.so", "error", "libtorch_python.so"),
+                ("libcudart.so.12", "warning", "libcudart.so.12"),
             )
+        ),
+        # A wheel that uses torch through a library of its own still has the copy.
+        (
+            case(asking(name="demo.libs/libc10.so"), torch=""),
+            ["error demo.libs/libc10.so: is a copy of libc10.so: a process would have it twice"],
+        ),
+        # Projects name their own libraries after torch.
+        *(
+            (case(changed(name=f"demo/{name}")), [])
+            for name in ("libtorchaudio.so", "libtorch_sparse.so", "librocksdb.so.8")
+        ),
+        (
+            case(
+                changed(needed=("libc.so.6", "libc.musl-x86_64.so.1"), undefined=()),
+                FILE.replace("manylinux_2_28", "musllinux_1_2"),
+            ),
+            [],
         ),
         (case(changed(name="demo.libs/libgomp-1a2b3c4d.so.1.0.0")), []),
     ],
@@ -277,6 +336,28 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
         (
             case(changed(undefined=(dataclasses.replace(GLIBC, version="GLIBC_2.32"),))),
             ["error demo/_C.so: needs glibc 2.32, the tag promises 2.28"],
+        ),
+        (
+            case(file=FILE.replace("manylinux_2_28", "musllinux_1_2")),
+            ["error demo/_C.so: needs glibc 2.27, the tag promises musl"],
+        ),
+        (
+            case(OF_LIBSTDCXX),
+            [
+                "warning demo/_C.so: needs libstdc++ GLIBCXX_3.4.29, the tag promises 3.4.24, that "
+                "of glibc 2.28"
+            ],
+        ),
+        (case(OF_LIBSTDCXX, FILE.replace("2_28", "2_34")), []),
+        *(
+            (
+                case(changed(name=f"demo/_C.cpython-312-{triplet}.so")),
+                [
+                    f"error demo/_C.cpython-312-{triplet}.so: only a Python for {triplet} imports "
+                    "it, the tag is manylinux_2_28_x86_64"
+                ],
+            )
+            for triplet in ("aarch64-linux-gnu", "x86_64-linux-musl")
         ),
         (
             case(changed(machine="aarch64")),
@@ -324,6 +405,42 @@ def test_the_table_has_what_auditwheels_policies_admit() -> None:
     known = {*table["system"]["needed"], *table["manylinux"]["needed"]}
     assert admitted <= known
     assert set(table["manylinux"]["needed"]) == admitted - set(table["system"]["needed"])
+
+
+def test_the_table_has_libstdcxx_of_auditwheels_policies() -> None:
+    """The newest GLIBCXX of each policy on every machine that torch is published for."""
+    found: dict[str, str] = {}
+    for policy in json.loads(Path(auditwheel.policy.__file__).with_name(POLICIES).read_text()):
+        of_machines = [policy["symbol_versions"].get(one) for one in ("x86_64", "aarch64")]
+        newest = [max(map(version_numbers, one["GLIBCXX"])) for one in of_machines if one]
+        if newest:
+            glibc = ".".join(policy["name"].split("_")[1:])
+            found[glibc] = ".".join(map(str, min(newest)))
+    each_once = {text: glibc for glibc, text in reversed(found.items())}
+    assert read("runtime.json")["libstdcxx"]["newest"] == {
+        glibc: text for text, glibc in reversed(each_once.items())
+    }
+
+
+@pytest.mark.parametrize(
+    ("requires", "says"),
+    [
+        (["torch"], ""),
+        (["numpy"], None),
+        (['torch>=2.6; extra == "dev"'], None),
+        (['torch>=2.6; sys_platform == "darwin"'], None),
+        (['torch>=2.6; python_version < "3.12"', 'torch>=2.7; python_version >= "3.12"'], ">=2.7"),
+        (["torch>=2.6", "Torch[opt]<2.8"], "<2.8,>=2.6"),
+        (["torch==2.7.0+cu126"], "==2.7.0"),
+        (["torch @ https://x.org/torch-2.7.0%2Bcu126-cp312-cp312-linux_x86_64.whl"], "==2.7.0"),
+    ],
+)
+def test_the_torch_that_metadata_requires(
+    tmp_path: Path, requires: list[str], says: str | None
+) -> None:
+    wheel = make_wheel(tmp_path, tag="cp312-cp312-linux_x86_64", requires=requires, claims=None)
+    found = claims_of(inspect_wheel(wheel)).torch
+    assert says == (None if found is None else str(found))
 
 
 def test_what_calls_the_driver_itself_may_have_no_gpu_code() -> None:

@@ -47,14 +47,16 @@ def test_a_gpu_of_each_arch_the_newest_first(archs, found):
 )
 def test_the_answers(monkeypatch, hip, environ, device, expected):
     cuda = types.SimpleNamespace(is_available=lambda: False)
-    torch = types.SimpleNamespace(cuda=cuda, version=types.SimpleNamespace(hip=hip))
+    of_any = types.SimpleNamespace(is_available=lambda: False)
+    version = types.SimpleNamespace(hip=hip)
+    torch = types.SimpleNamespace(cuda=cuda, accelerator=of_any, version=version)
     monkeypatch.setitem(sys.modules, "torch", torch)
     for name in ("TORCH_CUDA_ARCH_LIST", "PYTORCH_ROCM_ARCH"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environ.items():
         monkeypatch.setenv(name, value)
     pretended_gpu.answer()
-    assert cuda.is_available() == (expected is not None)
+    assert cuda.is_available() == of_any.is_available() == (expected is not None)
     if expected:
         found = cuda.get_device_properties(device)
         assert (found.major, found.minor, found.gcnArchName) == expected

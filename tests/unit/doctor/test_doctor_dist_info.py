@@ -10,6 +10,7 @@ import wheelmaker
 from torchwheel.inspect.inspection import inspect_package
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime.doctor import dist_info
+from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
 
 FILES = {"demo/__init__.py": b"answer = 42\n", "demo/_C.so": ELF_MAGIC}
@@ -114,6 +115,8 @@ def test_files_that_are_gone_are_counted(tmp_path):
         (("Torch (>=2.0)",), ">=2.0"),
         (("torchvision>=1",), None),
         (("~~~", "torch==2.6.*; python_version > '3'"), "==2.6.*"),
+        (("torch>=2; extra == 'dev'",), None),
+        (("torch<2; python_version < '3'", "torch>=2.6", "torch<3"), "<3,>=2.6"),
     ],
 )
 def test_what_it_requires_of_torch(tmp_path, requires, torch):
@@ -211,7 +214,11 @@ def tree(root: Path) -> Path:
 
 def describe(folder: Path, **files: str) -> None:
     folder.mkdir()
-    files = {"PKG-INFO": INFO, "requires.txt": REQUIRES, "top_level.txt": "my_op\nmy_op_cuda\n"}
+    files = {
+        "PKG-INFO": INFO,
+        "requires.txt": REQUIRES,
+        "top_level.txt": "my_op\nmy_op_cuda\n",
+    } | files
     for name, text in files.items():
         (folder / name).write_text(text)
 
@@ -240,6 +247,19 @@ def distutils(site: Path) -> list[Path]:
     return [site]
 
 
+def conda(site: Path) -> list[Path]:
+    """Of conda or a distribution: a dist-info without RECORD."""
+    tree(site)
+    describe(
+        site / "my_op-1.2.dist-info",
+        METADATA=f"{INFO}Requires-Dist: torch>=2.6\n",
+        WHEEL="Wheel-Version: 1.0\n",
+    )
+    (site / "my_op-1.2.dist-info" / "INSTALLER").write_text("conda\n")
+    (site / "~y_op-1.1.dist-info").mkdir()  # of a pip that was stopped
+    return [site]
+
+
 def develop(site: Path) -> list[Path]:
     """`setup.py develop` and old `pip install -e`, as easy-install.pth has the source's folder."""
     describe(tree(site.parent / "source") / "my_op.egg-info")
@@ -257,6 +277,7 @@ CASES = {
     egg: ("egg", "1.2", ">=2.6", BOTH),
     zipped: ("zipped egg", "1.2", None, set()),
     single_version: ("setup.py", "1.2", ">=2.6", BOTH),
+    conda: ("wheel", "1.2", ">=2.6", BOTH),
     distutils: ("setup.py", "1.2", None, {"my_op/_C.so"}),
     develop: ("setup.py", "1.2", ">=2.6", BOTH),
     develop_of_a_tree_that_is_gone: ("egg-link", "", None, set()),
@@ -284,7 +305,7 @@ def test_what_no_wheel_installed_is_found_and_read(site, install):
         assert info.problems == ('my-op.egg-link leads to "/gone/source", where it is not',)
 
 
-@pytest.mark.parametrize("install", [egg, single_version, develop])
+@pytest.mark.parametrize("install", [egg, single_version, develop, conda])
 def test_it_is_found_by_its_module_and_inspected(site, install, monkeypatch):
     for root in reversed(install(site)):
         monkeypatch.syspath_prepend(str(root))
@@ -292,7 +313,30 @@ def test_it_is_found_by_its_module_and_inspected(site, install, monkeypatch):
     assert found.title == "my-op 1.2"
     assert found.kind == "package"
     assert set(found.members) == {*BOTH, "my_op/__init__.py"}
-    assert [str(one) for one in found.metadata.requires_dist] == ["numpy", "torch>=2.6"]
+    assert "torch>=2.6" in [str(one) for one in found.metadata.requires_dist]
+
+
+def lone(site: Path) -> None:
+    (site / "my_op.cpython-311-x86_64-linux-gnu.so").write_bytes(ELF_MAGIC)
+    (site / "my_op.so").write_bytes(ELF_MAGIC)
+
+
+def namespace(site: Path) -> None:
+    (site / "my_op" / "part").mkdir(parents=True)
+
+
+def editable(site: Path) -> None:
+    describe(site / "my_op-1.2.dist-info", METADATA=INFO, RECORD="my_op.pth,,\n")
+    origin = '{"dir_info": {"editable": true}, "url": "file:///src"}'
+    (site / "my_op-1.2.dist-info" / "direct_url.json").write_text(origin)
+
+
+@pytest.mark.parametrize("install", [tree, lone, namespace, editable])
+def test_what_nothing_says_anything_of_is_not_judged(site, install, monkeypatch):
+    install(site)
+    monkeypatch.syspath_prepend(str(site))
+    with pytest.raises(UsageError, match="not judged; name its libraries one by one"):
+        inspect_package("my_op")
 
 
 def test_a_source_tree_on_the_path_is_no_second_installation(site):

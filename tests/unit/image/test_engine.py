@@ -42,6 +42,12 @@ def test_none_is_one_line_with_the_way_out(path):
         found()
 
 
+def test_why_docker_refuses_is_said(path):
+    program(path / "docker", "echo permission denied: /var/run/docker.sock >&2; exit 1")
+    with pytest.raises(TorchwheelError, match=r"podman runc`; docker: permission denied: /var/"):
+        found()
+
+
 def test_the_variable_decides(path):
     program(path / "docker", "exit 1")
     program(path / "podman", "")
