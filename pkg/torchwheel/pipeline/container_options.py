@@ -10,7 +10,7 @@ from typing import Literal
 from torchwheel.compilers.compiler_cache import ENDLESS
 from torchwheel.image.engine import Engine, Volume, find_engine
 from torchwheel.image.images import BuiltImage, describe_image
-from torchwheel.image.recipes import image_of, is_cross, python_of
+from torchwheel.image.recipes import image_of, is_cross, python_of, standard_of
 from torchwheel.inspect.project_scripts import why_empty
 from torchwheel.matrix.load import load
 from torchwheel.matrix.sections import Matrix, Toolkit
@@ -250,6 +250,7 @@ def plan_of(run: Run, variant: Variant, shard: Shard | None = None) -> OwnBuildP
         cxx=Path(paths.cxx or "/usr/bin/g++"),
         launcher=("sccache",) if run.launcher else (),
         python=ordinary.python if ordinary else "each",
+        standard=standard_of(variant),
         work="shard" if shard else linked,
         shard=str(shard or Shard()),
         why_empty=why_empty(run.source),

@@ -57,7 +57,8 @@ _ERROR = re.compile(rf"torchwheel: |error: |E   |{_OF_CMAKE}|{process.RAISED.pat
 # Error lines that give no reason, or one of several: a compiler or CMake failed.
 _COMPILER_FAILED = re.compile(
     r"error: command .* failed|error: Command .* returned non-zero exit status"
-    rf"|RuntimeError: Error compiling objects|subprocess\.CalledProcessError: |{_OF_CMAKE}"
+    r"|RuntimeError: Error compiling objects|subprocess\.CalledProcessError: "
+    rf"|scikit_build_core\.errors\.FailedLiveProcessError: |{_OF_CMAKE}"
 )
 # pypa/build says so of a backend, after a blank line and a tip.
 _BACKEND_ENDED = re.compile(r"(ERROR )?Backend subprocess exited")

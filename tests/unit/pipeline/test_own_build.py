@@ -44,6 +44,7 @@ PLAN = OwnBuildPlan(
     cxx=Path("/usr/bin/g++"),
     launcher=("sccache",),
     python="each",
+    standard=17,
 )
 CLAIMS = Claims("cu130-torch2.13-cp312", "aten", "2.13", "cuda", "cu130", "13.0", ())
 
@@ -198,6 +199,10 @@ def test_the_compilers_of_rocm_take_the_older_system(tmp_path):
     archs = ("--offload-arch=gfx90a", "--offload-arch=gfx1100")
     right = said("toolkit_home/bin/hipcc", "-c", "a.hip", *archs)
     assert right.stdout == f"bin/hipcc {flags} -c a.hip {' '.join(archs)}\n"
+    # Both have the C++ that torch's headers need.
+    for name in ("cxx", "toolkit_home/bin/hipcc"):
+        raised = said(name, "-c", "a", "-I/torch/include", "-std=c++14").stdout
+        assert raised.endswith(f"{flags} -c a -I/torch/include -std=c++17\n")
     wrong = said("toolkit_home/bin/hipcc", "-c", "a.hip", "--offload-arch=gfx942")
     assert wrong.returncode == 1
     assert (

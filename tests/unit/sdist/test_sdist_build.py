@@ -298,6 +298,19 @@ def test_a_compilers_line_is_a_step(line, says):
             "CMake Error at CMakeLists.txt:4 (find_package): Could not find a package "
             'configuration file provided by "Foo"',
         ),
+        # As a plugin of setuptools, scikit-build-core raises an error.
+        (
+            [
+                "CMake Error at F.cmake:290 (message):",
+                "  Could NOT find CUDAToolkit (missing: CUDA_CUDART)",
+                "-- Configuring incomplete, errors occurred!",
+                "Traceback (most recent call last):",
+                "scikit_build_core.errors.FailedLiveProcessError: CMake configuration failed",
+                "ERROR Backend subprocess exited when trying to invoke build_wheel",
+            ],
+            "CMake Error at F.cmake:290 (message): Could NOT find CUDAToolkit (missing: "
+            "CUDA_CUDART)",
+        ),
         # What CMake's generators and scikit-build-core say of a compiler that failed.
         (
             ["/p/a.cu(12): error: no y", "ninja: build stopped: subcommand failed."],
