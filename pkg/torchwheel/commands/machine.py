@@ -179,7 +179,8 @@ def adopt(options: argparse.Namespace) -> int:
         notes = adopt.notes(options.folder, into, files)
         adopt.write_files(into, planned)
     print(adopt.report(project, into, planned, notes))
-    print(f"Next:\n  cd {into}\n  " + (f"{_NOX} -s matrix" if wheels else "torchwheel matrix"))
+    enter = "" if into.resolve() == Path.cwd() else f"  cd {into}\n"
+    print(f"Next:\n{enter}  " + (f"{_NOX} -s matrix" if wheels else "torchwheel matrix"))
     if not wheels and not options.workflows:
         print(
             "Before a push: name torchwheel's repository and a commit of it, in place of "

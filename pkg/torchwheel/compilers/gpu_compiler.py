@@ -12,7 +12,6 @@ in any Python.
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,8 +29,6 @@ _STANDARD = re.compile(r"((?:.*[-,]std=)?(?:c|gnu)\+\+)([0-9][0-9]|0x|1y|1z|2a|2
 _YEARS = {"98": 3, "0x": 11, "1y": 14, "1z": 17, "2a": 20, "2b": 23, "2c": 26}
 _TORCH = "/torch/include"
 _LISTS = ("--options-file", "-optf")
-_CMAKE_ASKS = "__cmake_determine_cuda"
-_TOP = re.compile(r"(#\$ TOP=).*")
 # Where CMake and Meson try compilers.
 _TRIALS = re.compile(r"/(CMakeFiles|meson-private)/")
 
@@ -160,19 +157,6 @@ def _includes_torch(call: Sequence[str]) -> bool:
     return False
 
 
-def answer_cmake(command: Sequence[str], home: str) -> int:
-    """Run nvcc as CMake does to find its toolkit, and name `home`; returns the exit status.
-
-    nvcc names the folder that it lies in, which has none of the libraries that torch brings.
-    """
-    # CMake reads both outputs.
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
-    print(_TOP.sub(lambda found: found[1] + home, done.stdout), end="")
-    return done.returncode
-
-
 def file_alone(call: Sequence[str], project: str) -> "str | None":
     """The file of a project that a call compiles."""
     own = os.path.realpath(project) + os.sep
@@ -196,8 +180,6 @@ def main(arguments: Sequence[str]) -> None:
     archs, by, standard, *rest = arguments
     end = rest.index("--")
     program, call = rest[:end], raise_standard(rest[end + 1 :], int(standard))
-    if _CMAKE_ASKS in call and os.environ.get("CUDA_HOME"):
-        sys.exit(answer_cmake([*program, *call], os.environ["CUDA_HOME"]))
     named, others = split(call)
     compiles = any(word in _COMPILES for word in call)
     project = os.environ.get(PLANNED)

@@ -25,6 +25,7 @@ TORCH = "/opt/torch"
 TORCHWHEEL = "/opt/torchwheel"
 UV_CACHE = "/cache/uv"
 CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
+COPIED_BUNDLE = "/cibuildwheel-ca-bundle.pem"
 OWN: tuple[Volume, ...] = tuple(
     (half.__path__[0], f"{TORCHWHEEL}/{half.__name__}", "ro")
     for half in (torchwheel, torchwheel_runtime)

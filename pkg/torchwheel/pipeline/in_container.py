@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import programs
-from torchwheel.image.engine import LABEL, Engine, volume_options
+from torchwheel.image.engine import LABEL, Engine, Volume, volume_options
 from torchwheel.image.images import BuiltImage, ensure_image, platform_option
 from torchwheel.image.recipes import Image, emulated_image
 from torchwheel.image.registry import registry_of
@@ -144,6 +144,8 @@ class Container:
         )
         options = dataclasses.replace(options, volumes=(*options.volumes, *own))
         _give_volumes(self.engine, options.volumes)
+        bundle = _copied_bundle(self.engine, out / "container")
+        options = dataclasses.replace(options, volumes=(*options.volumes, bundle))
         write_text(config, cibw.options_toml(options))
         environ = {
             name: value for name, value in os.environ.items() if not name.startswith("CIBW_")
@@ -269,6 +271,17 @@ def _give_volumes(engine: Engine, volumes: Iterable[tuple[str, str, str]]) -> No
         if mode == "rw":
             Path(host).mkdir(parents=True, exist_ok=True)
             engine.give(Path(host))
+
+
+def _copied_bundle(engine: Engine, folder: Path) -> Volume:
+    """The file in `/` that cibuildwheel 4.3.5 copies the certificates to.
+
+    Only the owner of `/` could make it there, and the user of a container is another.
+    """
+    file = folder / Path(cibw.COPIED_BUNDLE).name
+    file.touch()
+    engine.give(file)
+    return (str(file), cibw.COPIED_BUNDLE, "rw")
 
 
 def _smoke_record(

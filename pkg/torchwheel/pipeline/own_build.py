@@ -29,6 +29,7 @@ from torchwheel.smoke.testing import EnvironmentTorch
 from torchwheel.toolkit.toolkit_home import (
     assemble_cuda_home,
     assemble_rocm_home,
+    cuda_program,
     set_header_times,
     write_script,
 )
@@ -164,8 +165,9 @@ def make_compilers(
         write_script(places.cxx, gpu_compiler.guard(python, "", "", plan.standard, program))
     if plan.toolkit is None:
         return None
-    name = "hipcc" if plan.backend == "rocm" else "nvcc"
-    compiler = [*plan.launcher, str(plan.toolkit / "bin" / name), *older]
+    hipcc = plan.toolkit / "bin" / "hipcc"
+    nvcc = cuda_program(places.toolkit_home, plan.toolkit)
+    compiler = [*plan.launcher, str(hipcc if plan.backend == "rocm" else nvcc), *older]
     held = gpu_compiler.guard(python, plan.archs, plan.archs_by, plan.standard, compiler)
     if plan.backend == "rocm":
         return assemble_rocm_home(places.toolkit_home, plan.toolkit, held)

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from targets import CUDA_STABLE, EXTENSION, ROCM_STABLE, sources
 
-from programmaker import program
 from torchwheel.compilers import gpu_compiler
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.builder.objects import join_parts
@@ -143,19 +142,6 @@ def test_calls_that_compile_for_no_named_arch_pass(arguments):
 def test_the_ways_to_name_archs(options, codes):
     named, others = gpu_compiler.split([*options, "-c", "a.cu"])
     assert (gpu_compiler.codes_in(named), others) == (codes, ["-c", "a.cu"])
-
-
-def test_cmake_finds_the_folder_with_torchs_libraries(tmp_path):
-    says = "#$ _HERE_=/usr/local/cuda/bin\n#$ TOP={}\n#$ LIBRARIES=-L/usr/local/cuda/lib\n"
-    nvcc = program(tmp_path / "nvcc", f"echo '{says.format('/usr/local/cuda/bin/..')}' >&2; exit 1")
-    command = gpu_compiler.guard(sys.executable, "9.0", "environment", 20, [str(nvcc)])
-    for environ, home in (({"CUDA_HOME": "/made"}, "/made"), ({}, "/usr/local/cuda/bin/..")):
-        done = subprocess.run(
-            [*command, "-v", "__cmake_determine_cuda"],
-            env=environ, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert (done.stdout + done.stderr).strip() == says.format(home).strip()
-        assert done.returncode == 1
 
 
 @pytest.mark.parametrize(

@@ -355,10 +355,10 @@ def test_metadata_that_code_makes_is_a_todo(tmp_path):
     project = read_project(tmp_path, "demo")
     assert project.declared.name == "demo"
     assert project.todo == (
-        "setup.py:1: python_requires of setup() is made by code; keep the Pythons that it wants "
-        "below `torch`",
-        "setup.py:1: install_requires of setup() is made by code; keep the minors of torch that "
-        "it wants below `torch`",
+        "setup.py:1: python_requires of setup() is made by code; under `torch:` of matrix.yaml, "
+        "leave the Pythons that it wants",
+        "setup.py:1: install_requires of setup() is made by code; under `torch:` of matrix.yaml, "
+        "leave the minors that it wants",
         "no package was found: fill in build.imports",
     )
 

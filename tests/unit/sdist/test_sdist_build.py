@@ -36,6 +36,7 @@ from torchwheel.toolkit.toolkit_home import (
     DRIVER_STUB,
     assemble_cuda_home,
     assemble_rocm_home,
+    cuda_program,
 )
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.console import Quiet
@@ -154,13 +155,16 @@ def test_rocm_has_the_libraries_of_the_systems_packages(tmp_path):
 
 
 @pytest.mark.parametrize("launcher", [(), ("env", "X=a b")])
-def test_nvcc_is_called_where_it_lies(tmp_path, toolkit, site, launcher):
-    nvcc = (*launcher, str(toolkit / "bin" / "nvcc"))
+def test_nvcc_is_called_where_torchs_libraries_are(tmp_path, toolkit, site, launcher):
+    """CMake asks it for the toolkit's folder, which it takes from the path it is called by."""
+    nvcc = (*launcher, str(cuda_program(tmp_path / "home", toolkit)))
     home = assemble_cuda_home(tmp_path / "home", toolkit, site, nvcc, CXX)
     done = subprocess.run(
         [str(home / "bin" / "nvcc"), "-c", "a b.cu"], capture_output=True, text=True, check=True
     )
-    assert done.stdout == f"{toolkit}/bin/nvcc -c a b.cu\n"
+    assert done.stdout == f"{home}/compiler/nvcc -c a b.cu\n"
+    assert (home / "compiler" / ".." / "include" / "cublas_v2.h").is_file()
+    assert cuda_program(home, Path("/usr")) == Path("/usr/bin/nvcc")
 
 
 def test_a_distributions_toolkit_is_taken_as_it_is(tmp_path, site):
@@ -172,9 +176,9 @@ def test_a_distributions_toolkit_is_taken_as_it_is(tmp_path, site):
     ("line", "says"),
     [
         ("[2/9] /cuda/bin/nvcc -I/x -c -c '/a/b/x.cu' -o x.o", None),
-        ("[2/9] /cuda/bin/nvcc -I/x -c -c /a/b/x.cu -o x.o", "[2/9] compiling x.cu"),
-        ("[2/9] /rocm/bin/hipcc  -I/x -c -c /a/b/x.hip -o x.o", "[2/9] compiling x.hip"),
-        ("[1/9] c++ -MMD -c /a/b/x.cpp -o x.o", "[1/9] compiling x.cpp"),
+        ("[2/9] /cuda/bin/nvcc -I/x -c -c /a/b/x.cu -o x.o", "[2/9] compiled x.cu"),
+        ("[2/9] /rocm/bin/hipcc  -I/x -c -c /a/b/x.hip -o x.o", "[2/9] compiled x.hip"),
+        ("[1/9] c++ -MMD -c /a/b/x.cpp -o x.o", "[1/9] compiled x.cpp"),
         ("gcc -pthread -fPIC -Icsrc -c csrc/x.cpp -o build/x.o -O3", "compiling x.cpp"),
         ("g++ -shared x.o -o x.so", None),
         ("running build_ext", None),
