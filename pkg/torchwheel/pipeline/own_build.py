@@ -128,7 +128,10 @@ def prepare(variant: Path, project: Path) -> None:
     # An image with ROCm is of a new system, and has an older one to compile against.
     root = os.environ.get(SYSROOT)
     make_compilers(plan, PLACES, sysroot_flags(Path(root), platform.machine()) if root else ())
-    # setup.py runs for it, and may ask the compiler for its release.
+    facts = _python(["-c", probe_source(), "--torch"], "importing torch")
+    write_text(variant / TORCH_FACTS, last_line(facts) + "\n")
+    pretended_gpu.install(PLACES.environment)
+    # setup.py runs for it, and may ask the compiler for its release and torch for a GPU.
     if missing := _dynamic(project, plan.settings):
         _install(missing, constraint)
     if plan.work:
@@ -138,9 +141,6 @@ def prepare(variant: Path, project: Path) -> None:
         if real is None:
             raise TorchwheelError("expected a ninja on the PATH of the container, found none")
         replace_ninja(plan, PLACES, Path(real), variant / DIVIDED, keep=True)
-    facts = _python(["-c", probe_source(), "--torch"], "importing torch")
-    write_text(variant / TORCH_FACTS, last_line(facts) + "\n")
-    pretended_gpu.install(PLACES.environment)
 
 
 def make_compilers(

@@ -87,6 +87,24 @@ def test_a_build_that_compiled_nothing_is_refused(tmp_path):
         own_build.claims_of_built(wheel, CLAIMS, tmp_path)
 
 
+def test_a_gpu_is_pretended_before_setup_py_runs(tmp_path, monkeypatch):
+    """A setup.py that raises without a GPU is run for its requirements already."""
+    (tmp_path / inside.PLAN).write_text(dump_plan(PLAN))
+    done = []
+
+    def python(arguments, doing):
+        done.append(doing)
+        return "[]\n"
+
+    monkeypatch.setattr(own_build, "_install", lambda *_: None)
+    monkeypatch.setattr(own_build, "_declared", lambda _: ())
+    monkeypatch.setattr(own_build, "make_compilers", lambda *_: None)
+    monkeypatch.setattr(own_build, "_python", python)
+    monkeypatch.setattr(own_build.pretended_gpu, "install", lambda _: done.append("a GPU"))
+    own_build.prepare(tmp_path, tmp_path)
+    assert done == ["importing torch", "a GPU", "the project's build backend"]
+
+
 STATISTICS = {
     "cache_hits": {"counts": {"CUDA": 3, "CUBIN": 4}},
     "cache_misses": {"counts": {"C/C++": 2}},
