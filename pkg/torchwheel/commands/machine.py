@@ -30,11 +30,9 @@ def toolkit(options: argparse.Namespace) -> int:
             f"no toolkit {options.name!r} in {options.matrix}; "
             f"{nearest(options.name, matrix.toolkits)}"
         )
-    section = matrix.toolkit(options.name)
+    toolkit, platform = matrix.toolkit(options.name), matrix.platforms[0]
     with Terminal().live_line() as progress:
-        root = provide(
-            section, section.archs, matrix.platforms[0], host_compiler(), cache_folder(), progress
-        )
+        root = provide(toolkit, platform, host_compiler(), cache_folder(), progress)
     print(f"CUDA_HOME={root}")
     return 0
 

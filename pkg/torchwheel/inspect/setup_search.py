@@ -137,7 +137,7 @@ class _Search(SwitchSearch):
             branch = _conditional(given)
             value = branch or given
             try:
-                values[one.arg] = self.named(value) or ast.literal_eval(value)
+                values[one.arg] = self.resolve_text(value) or ast.literal_eval(value)
             except (ValueError, TypeError):
                 code[one.arg] = self.place(one.value)
                 continue
@@ -179,7 +179,7 @@ class _Search(SwitchSearch):
                     yield DeclaredExtension(kind, self.place(node), None, limited)
             elif isinstance(node, ast.Call) and called_name(node) in _KINDS:
                 named = {one.arg: one.value for one in node.keywords if one.arg}
-                name = self.named(named.get("name", node.args[0] if node.args else None))
+                name = self.resolve_text(named.get("name", node.args[0] if node.args else None))
                 yield DeclaredExtension(
                     called_name(node), self.place(node), name, _is_limited(node)
                 )
@@ -258,7 +258,7 @@ class _Search(SwitchSearch):
         """The files of a project that this one imports or runs, where they exist."""
         folders = ["", str(PurePosixPath(self.file).parent)]
         for call in self.calls:
-            texts = [text for one in ast.walk(call) if (text := self.named(one))]
+            texts = [text for one in ast.walk(call) if (text := self.resolve_text(one))]
             if dotted_name(call.func).startswith("sys.path."):
                 folders += texts
             elif called_name(call) in _RUNS:
@@ -269,7 +269,7 @@ class _Search(SwitchSearch):
             elif called_name(call) in ("import_module", "__import__"):
                 yield from (file for text in texts for file in _files(text, folders))
         for node in self.nodes:
-            for name in _imported(node):
+            for name in _imports_of(node):
                 yield from _files(name, folders)
 
 
@@ -285,7 +285,7 @@ def _files(module: str, folders: Iterable[str]) -> Iterator[str]:
             yield from (f"{place}.py", f"{place}/__init__.py")
 
 
-def _imported(node: ast.AST) -> Iterator[str]:
+def _imports_of(node: ast.AST) -> Iterator[str]:
     """The modules that a statement may import, with their packages."""
     match node:
         case ast.Import(names=names):

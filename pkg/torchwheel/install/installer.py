@@ -85,7 +85,7 @@ def _install(
     trust = Trust(options.repository, options.trusted_root, options.workflow, options.self_hosted)
     made = plan(options.index, first, environment, fetch, trust, dependencies=not options.no_deps)
     for download in made.downloads:
-        state = "verified" if download.signature.verified else "not signed"
+        state = "verified" if download.signature.ok else "not signed"
         progress.say(f"{download.path.name}: {state}: {escape(download.signature.says)}")
     # What may fail comes first, so that nothing is installed that lacks a requirement.
     if made.others:

@@ -99,7 +99,7 @@ def _wheel(
         sha256=file.sha256,
         size=file.size,
         requires_python=_specifiers(file.text("requires-python")),
-        withdrawn=_withdrawn(entry.get("yanked"), note),
+        withdrawn=_withdrawal_reason(entry.get("yanked"), note),
         metadata=_metadata(entry, file.url),
         provenance=link(file.page, provenance) if provenance else None,
         bundled=bundled,
@@ -137,7 +137,7 @@ def needs_of_name(said: LocalVersion) -> WheelNeeds:
     )
 
 
-def _withdrawn(yanked: object, note: IndexNote | None) -> str | None:
+def _withdrawal_reason(yanked: object, note: IndexNote | None) -> str | None:
     if note is not None and not note.withdrawn:
         return None
     if yanked is None or yanked is False:

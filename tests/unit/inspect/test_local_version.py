@@ -19,13 +19,26 @@ SAYS = {
     "pt210cu128": LocalVersion("2.10", cuda="12.8"),
     "pt201cu118": LocalVersion("2.0", cuda="11.8"),
     "torch20cu118": LocalVersion("2.0", cuda="11.8"),
+    "pt211cu130": LocalVersion("2.11", cuda="13.0"),
+    "pt26cpu": LocalVersion("2.6", cpu=True),
     # flash-attention, SageAttention, detectron2 after a commit, ExLlamaV2, PyTorch3D
     "cu12torch2.6cxx11abiFALSE": LocalVersion("2.6", cuda="12", new_strings=False),
+    "cu12torch2.10cxx11abiTRUE": LocalVersion("2.10", cuda="12", new_strings=True),
     "cu128torch2.9.0andhigher.post4": LocalVersion("2.9", or_later=True, cuda="12.8"),
     "18f6958pt2.6.0cu124": LocalVersion("2.6", cuda="12.4"),
     "cu128.torch2.8.0": LocalVersion("2.8", cuda="12.8"),
     "pyt240cu121": LocalVersion("2.4", cuda="12.1"),
     "pytorch2.6": LocalVersion("2.6"),
+    # fusedops, mjun0812's flash-attention
+    "cu124torch2.6": LocalVersion("2.6", cuda="12.4"),
+    "cputorch2.6": LocalVersion("2.6", cpu=True),
+    "rocm6.2torch2.6": LocalVersion("2.6", rocm="6.2"),
+    "torch2.6.0.cu124": LocalVersion("2.6", cuda="12.4"),
+    # xformers, torchao
+    "cu130": LocalVersion(cuda="13.0"),
+    "cuda12.4": LocalVersion(cuda="12.4"),
+    "rocm624": LocalVersion(rocm="6.2"),
+    "rocm6": LocalVersion(rocm="6"),
     # About torch, and nobody knows what
     "torchnightly.cu130": LocalVersion(unread="torchnightly", cuda="13.0"),
     "torch2": LocalVersion(unread="torch2"),
@@ -39,9 +52,15 @@ SAYS = {
     # Nothing
     "gptq2": LocalVersion(),
     "g3f2a91c": LocalVersion(),
+    "ubuntu1": LocalVersion(),
+    "focus124": LocalVersion(),
 }
 
 
 @pytest.mark.parametrize("local", SAYS)
 def test_a_local_version(local):
     assert read_local_version(Version(f"1+{local}")) == SAYS[local]
+
+
+def test_without_a_local_part():
+    assert read_local_version(Version("1.0.0")) == read_local_version(None) == LocalVersion()

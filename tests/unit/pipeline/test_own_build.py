@@ -97,7 +97,7 @@ def test_a_gpu_is_pretended_before_setup_py_runs(tmp_path, monkeypatch):
         return "[]\n"
 
     monkeypatch.setattr(own_build, "_install", lambda *_: None)
-    monkeypatch.setattr(own_build, "_declared", lambda _: ())
+    monkeypatch.setattr(own_build, "_declared_requirements", lambda _: ())
     monkeypatch.setattr(own_build, "make_compilers", lambda *_: None)
     monkeypatch.setattr(own_build, "_python", python)
     monkeypatch.setattr(own_build.pretended_gpu, "install", lambda _: done.append("a GPU"))
