@@ -68,6 +68,7 @@ _COMPILER_ERROR = re.compile(
     r"ninja: error: |nvcc (fatal|error)|ptxas .*(fatal|error)|\S*/ld: "
     r"|\S[^:(]*[:(]\d+[^ ]* (fatal )?error\b|CMake Error"
 )
+_CAUSE = "  cause: "
 _LONGEST_REASON = 400
 
 
@@ -94,12 +95,15 @@ def failure_reason(log: Path, otherwise: str) -> str:
 def _whole(lines: Sequence[str], number: int) -> str:
     """The error of a line, on one line with those in which it goes on.
 
-    CMake indents them, with empty lines between them. A line that ends with a colon is continued by
-    the next paragraph: setuptools names a path there, and torch a release.
+    CMake indents them, with empty lines between them, and uv indents its causes. A line that ends
+    with a colon is continued by the next paragraph: setuptools names a path there, and torch a
+    release.
     """
     first, rest = lines[number], lines[number + 1 :]
     if first.startswith("CMake Error"):
         more = itertools.takewhile(lambda line: not line or line[0] == " ", rest)
+    elif rest and rest[0].startswith(_CAUSE):
+        more = itertools.takewhile(lambda line: line.startswith(" "), rest)
     elif first.rstrip().endswith(":"):
         more = itertools.takewhile(
             str.strip, itertools.dropwhile(lambda one: not one.strip(), rest)

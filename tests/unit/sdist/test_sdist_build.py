@@ -285,6 +285,14 @@ subprocess.CalledProcessError: Command '['cmake', '..']' returned non-zero
 -> CMake Error at CMakeLists.txt:4 (find_package): Could not find a package configuration file
 -> provided by "Foo"
 
+# uv's.
+error: No solution found when resolving dependencies
+  cause: Because fast-soft-sort was not found in the package registry, we can conclude that x.
+.
+cibuildwheel: error: Command ['sh'] failed with code 1.
+-> No solution found when resolving dependencies cause: Because fast-soft-sort was not found in the
+-> package registry, we can conclude that x.
+
 # As a plugin of setuptools, scikit-build-core raises an error.
 CMake Error at F.cmake:290 (message):
   Could NOT find CUDAToolkit (missing: CUDA_CUDART)
