@@ -513,14 +513,14 @@ def probe_texts() -> Inputs:
 
 def answer_texts() -> Inputs:
     """What the doctor's child answers."""
-    spec = {"origin": "/site/demo/__init__.py", "folders": ["/site/demo"]}
+    spec = {"how": "left", "file": "/site/demo/__init__.py", "folders": ["/site/demo"]}
+    loaded = {"torch": True, "libraries": ["/x.so"]}
     error = {
-        **{**spec, "done": True},
-        **{"error": ["ImportError: no"], "missing_modules": ["x"], "unloaded": ["libx.so: no"]},
-        **{"torch": True, "where": [["/site/demo/__init__.py", 3]], "libraries": ["/x.so"]},
+        **{**spec, **loaded, "how": "raised", "words": ["ImportError: no"]},
+        **{"missing_modules": ["x"], "unloaded": ["libx.so: no"], "where": "demo/__init__.py:3"},
     }
-    imported = {**spec, "done": True, "torch": True, "libraries": ["/x.so"]}
-    imported["status"] = {"package": "demo"}
+    status = {"package": "demo", "mode": "auto", "operators": []}
+    imported = {**spec, **loaded, "how": "imported", "status": status}
     return {
         "raised": f"{json.dumps(spec)}\n{json.dumps(error)}\n".encode(),
         "imported": f"{json.dumps(spec)}\n{json.dumps(imported)}\n".encode(),

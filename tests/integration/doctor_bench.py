@@ -133,12 +133,29 @@ Make = Callable[[Bench], "dict[str, str] | None"]
 
 @dataclasses.dataclass(frozen=True)
 class Broken:
-    """A row of the table: what is broken, how it is made, and the exit status."""
+    """A row of the table: what is broken, how it is made, and the exit status.
+
+    Before it is broken, it has the torch of the tests, which says `torch` of itself, an NVIDIA GPU
+    with the facts `gpu`, and a package whose import is `code`; None: it has none.
+    """
 
     what: str
     make: Make
     status: int = 1
     arguments: tuple[str, ...] = ("demo",)
+    torch: Mapping[str, str] | None = dataclasses.field(default_factory=dict)
+    gpu: Mapping[str, str | int] | None = None
+    code: str | None = None
+
+    def prepare(self, bench: Bench) -> dict[str, str]:
+        """Make the set-up; returns what it adds to the environment of the doctor."""
+        if self.torch is not None:
+            bench.setup.add_torch(**self.torch)
+        if self.gpu is not None:
+            bench.setup.add_gpu(**self.gpu)
+        if self.code is not None:
+            bench.install(code=self.code)
+        return self.make(bench) or {}
 
 
 ROWS: list[Broken] = []

@@ -4,20 +4,19 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from doctor_bench import BUILDS, CUDA_TORCH, Bench, row
+from doctor_bench import BUILDS, CUDA_TORCH, Bench, Make, row
 
 import programmaker
 from jitmaker import Builds, Told, make_library, wanted
 
 
-def builds(bench: Bench) -> None:
-    """A package without a prebuilt library, on a machine with a GPU."""
-    bench.setup.add_torch(**CUDA_TORCH)
-    bench.setup.add_gpu()
-    bench.install(code=BUILDS)
+def to_be_built(why: str) -> Callable[[Make], Make]:
+    """A row of a package without a prebuilt library, on a machine with a GPU."""
+    return row(f"to be built: {why}", torch=CUDA_TORCH, gpu={}, code=BUILDS)
 
 
 def path_without(bench: Bench, *names: str) -> str:
@@ -47,32 +46,28 @@ def program(bench: Bench, name: str, text: str) -> Path:
     return programmaker.program(bench.folder / "stand-in" / "bin" / name, text)
 
 
-@row("to be built: no compiler")
+@to_be_built("no compiler")
 def no_compiler(bench):
-    builds(bench)
     path = path_without(bench, r"g\+\+.*", r"c\+\+.*", r"clang.*")
     return {"PATH": path, "CUDA_HOME": str(bench.nvcc().parents[1])}
 
 
-@row("to be built: no toolkit")
+@to_be_built("no toolkit")
 def no_toolkit(bench):
     if (usual := Path("/usr/local/cuda")).exists():
         mounted(bench, 'mount -t tmpfs tmpfs "$0"', usual)
-    builds(bench)
     return {"PATH": path_without(bench, "nvcc")}
 
 
-@row("to be built: a compiler too new for the toolkit")
+@to_be_built("a compiler too new for the toolkit")
 def new_compiler(bench):
-    builds(bench)
     gxx = shutil.which("g++")
     script = program(bench, "g++", f'exec {gxx} -U__GNUC__ -D__GNUC__=99 "$@"')
     return {"CXX": str(script), "CUDA_HOME": str(bench.nvcc().parents[1])}
 
 
-@row("to be built: pip's toolkit, of two releases")
+@to_be_built("pip's toolkit, of two releases")
 def mixed(bench):
-    builds(bench)
     root = bench.setup.site / "nvidia" / "cu13"
     link = bench.setup.site / "nvidia"
     if link.is_symlink():
@@ -85,18 +80,16 @@ def mixed(bench):
     return {"CUDA_HOME": str(root)}
 
 
-@row("to be built: two toolkits on the path")
+@to_be_built("two toolkits on the path")
 def two_toolkits(bench):
-    builds(bench)
     nvcc = program(bench, "nvcc", "echo 'Cuda compilation tools, release 12.4, V12.4.131'")
     (nvcc.parent / "nvcc.profile").touch()
     path = f"{nvcc.parent}:{os.environ['PATH']}"
     return {"PATH": path, "CUDA_HOME": str(bench.nvcc().parents[1])}
 
 
-@row("to be built: a cache that cannot be written")
+@to_be_built("a cache that cannot be written")
 def read_only_cache(bench):
-    builds(bench)
     folder = bench.folder / "home" / "cache"
     folder.mkdir(parents=True)
     if os.geteuid():
@@ -106,9 +99,8 @@ def read_only_cache(bench):
     return {"TORCHWHEEL_CACHE": str(folder), "CUDA_HOME": str(bench.nvcc().parents[1])}
 
 
-@row("to be built: a library of the cache is corrupt")
+@to_be_built("a library of the cache is corrupt")
 def corrupt(bench):
-    builds(bench)
     folder = bench.folder / "home" / "cache"
     library = make_library(folder / "jit", wanted(name="demo.scale"), Builds(), Told())
     library.chmod(0o644)

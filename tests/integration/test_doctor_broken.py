@@ -56,7 +56,7 @@ def bench(tmp_path, made, request):
 )
 def test_row(broken, bench, request):
     """The verdict is the row that docs/doctor.md has; --update-goldens writes it there."""
-    env = broken.make(bench) or {}
+    env = broken.prepare(bench)
     status, verdict = bench.setup.verdict(*broken.arguments, **env)
     told = [as_documented(str(verdict[key] or "-"), bench) for key in ("says", "fix")]
     line = f"| {broken.what} | {' | '.join(told)} |"

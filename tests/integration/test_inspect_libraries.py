@@ -54,28 +54,14 @@ def test_dynamic_facts(library: Path) -> None:
     assert "visible" not in symbols
     assert "visible" in exported_symbols(library)
     assert "torch_thing" not in exported_symbols(library)
-    floor = glibc_floor(facts)
-    assert floor is not None
-    assert floor.version >= (2, 2)
+    assert (glibc_floor(facts) or "").startswith("2.")
 
 
 def test_gpu_code_of_a_real_library(tmp_path: Path, nvcc: Path) -> None:
     (tmp_path / "k.cu").write_text(CUDA)
-    subprocess.run(
-        [
-            str(nvcc),
-            "-shared",
-            "-Xcompiler",
-            "-fPIC",
-            "-gencode=arch=compute_80,code=sm_80",
-            "-gencode=arch=compute_90a,code=[sm_90a,compute_90a]",
-            "k.cu",
-            "-o",
-            "libk.so",
-        ],
-        cwd=tmp_path,
-        check=True,
-    )
+    archs = ("arch=compute_80,code=sm_80", "arch=compute_90a,code=[sm_90a,compute_90a]")
+    flags = ("-shared", "-Xcompiler=-fPIC", *(f"-gencode={arch}" for arch in archs))
+    subprocess.run([nvcc, *flags, "k.cu", "-o", "libk.so"], cwd=tmp_path, check=True)
     assert {*cuda.SECTIONS} & section_names(tmp_path / "libk.so")
     code = cuda.read_cuda_code(tmp_path / "libk.so", cuda.find_cuobjdump())
     found = {(module.kind, module.arch.binary_name, module.kernels) for module in code}

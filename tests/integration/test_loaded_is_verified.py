@@ -56,32 +56,24 @@ def swap(path: Path, other: Path) -> None:
     moved.replace(path)
 
 
-def swap_after(monkeypatch, module, name: str, path: Path, other: Path) -> None:
-    """Swap the file at `path` after the function `name` of a module has checked it."""
-    check = getattr(module, name)
+def swap_after_check(monkeypatch, module, path: Path, other: Path) -> None:
+    """Swap the file at `path` after a module has verified it."""
 
-    def check_then_swap(*arguments, **keywords):
-        found = check(*arguments, **keywords)
-        if not path.with_name("swapped").exists():
-            path.with_name("swapped").touch()
+    check = universal.verify_part
+
+    def check_then_swap(part, *arguments):
+        found = check(part, *arguments)
+        if path.name.startswith(f"{part.name}."):
             swap(path, other)
         return found
 
-    monkeypatch.setattr(module, name, check_then_swap)
+    monkeypatch.setattr(module, "verify_part", check_then_swap)
 
 
 def test_a_kernel_library_that_is_swapped_after_its_check(installed, tmp_path, monkeypatch):
     file = installed.file("cu130")
     other = kernels(tmp_path / "other.so", 666)
-    check = universal.verify_part
-
-    def check_then_swap(part, *arguments):
-        found = check(part, *arguments)
-        if part.name == "cu130":
-            swap(file, other)
-        return found
-
-    monkeypatch.setattr(universal, "verify_part", check_then_swap)
+    swap_after_check(monkeypatch, universal, file, other)
     installed.load()
     assert installed.call() == 130
     assert installed.status().library == file
@@ -92,7 +84,7 @@ def test_a_front_end_that_is_swapped_after_its_check(installed, tmp_path, monkey
         tmp_path / "other.so", FRONT_END.replace("libraries[gpu + 1][0];", "0; return 666;")
     )
     file = installed.file("stable")
-    swap_after(monkeypatch, universal, "verify_part", file, other)
+    swap_after_check(monkeypatch, universal, file, other)
     installed.load()
     assert installed.call() == 130
     assert installed.registered == [file]
@@ -119,6 +111,11 @@ def test_a_library_of_the_jit_cache_that_is_swapped_after_its_check(
         assert installed.call() == 37
 
 
+def is_mapped_by_its_path(file: Path) -> bool:
+    """Whether what lies there now is mapped; what was verified has a name of its own."""
+    return any(line.endswith(str(file)) for line in Path("/proc/self/maps").read_text().split("\n"))
+
+
 def python_module(path: Path, answer: int) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     source = path.with_suffix(".c")
@@ -134,15 +131,13 @@ def python_module(path: Path, answer: int) -> Path:
 def test_a_module_of_entry_points_that_is_swapped_after_its_check(tmp_path, monkeypatch):
     file = python_module(tmp_path / "pkg" / "dlpack.abi3.so", 42)
     other = python_module(tmp_path / "other.abi3.so", 666)
-    swap_after(monkeypatch, front_end, "verify_part", file, other)
+    swap_after_check(monkeypatch, front_end, file, other)
     part = Part("entry_points", "dlpack", "pkg/dlpack.abi3.so", sha256(file))
-    made = front_end._imported(part, tmp_path / "pkg")
+    made = front_end._import_part(part, tmp_path / "pkg")
     assert made.module.answer == 42
     assert made.module.__file__ == made.module.__spec__.origin == str(file)
-    take = made.library.torchwheel_use_kernels
-    assert take(0, None)
-    maps = Path("/proc/self/maps").read_text().splitlines()
-    assert not [line for line in maps if line.endswith(str(file))], "the swapped one is mapped"
+    assert made.library.torchwheel_use_kernels(0, None)
+    assert not is_mapped_by_its_path(file)
 
 
 # Wheels with one library.
@@ -179,8 +174,7 @@ def test_a_stable_library_that_is_swapped_before_it_is_loaded(tmp_path, monkeypa
     library, _, refused = prebuilt.load_first(extension, file.parents[1], [file])
     assert (library, refused) == (file, ())
     assert file.with_name("swapped").exists()
-    maps = Path("/proc/self/maps").read_text().splitlines()
-    assert not [line for line in maps if line.endswith(str(file))], "the swapped one is mapped"
+    assert not is_mapped_by_its_path(file)
     assert str(file) in torch.ops.loaded_libraries
 
 
@@ -251,12 +245,6 @@ def test_an_error_of_the_loader_names_the_file(tmp_path):
         open_loadable(tmp_path / "junk.so").load()
 
 
-def test_torch_lists_the_file_as_it_lists_others(tmp_path):
-    file = compiled(tmp_path / "one.so", ANSWER, ANSWER=1)
-    prebuilt.load_library(open_loadable(file))
-    assert str(file) in torch.ops.loaded_libraries
-
-
 # Ways.
 
 
@@ -265,15 +253,19 @@ def one(tmp_path):
     return compiled(tmp_path / "one.so", ANSWER, ANSWER=1)
 
 
+@pytest.fixture
+def two(tmp_path):
+    return compiled(tmp_path / "two.so", ANSWER, ANSWER=2)
+
+
 def test_a_file_that_is_loaded_twice_is_one_library(one):
     first, again = open_loadable(one).load(), open_loadable(one).load()
     assert first._handle == again._handle
     assert ctypes.CDLL(str(one))._handle == first._handle
 
 
-def test_libraries_are_told_apart_though_their_open_files_were_closed(one, tmp_path):
+def test_libraries_are_told_apart_though_their_open_files_were_closed(one, two):
     """A daemon closes every file that it inherits."""
-    two = compiled(tmp_path / "two.so", ANSWER, ANSWER=2)
     code = """
 import os, sys
 from pathlib import Path
@@ -284,12 +276,10 @@ print(one.answer(), open_loadable(Path(sys.argv[2])).load().answer())
 """
     command = [sys.executable, "-c", code, str(one), str(two)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "1 2\n"
-    assert done.stderr == ""
+    assert (done.stdout, done.stderr) == ("1 2\n", "")
 
 
-def test_a_child_uses_what_its_parent_loaded_and_loads_more(one, tmp_path):
-    two = compiled(tmp_path / "two.so", ANSWER, ANSWER=2)
+def test_a_child_uses_what_its_parent_loaded_and_loads_more(one, two):
     library, unloaded = open_loadable(one).load(), open_loadable(two)
     child = os.fork()
     if child == 0:
@@ -299,7 +289,7 @@ def test_a_child_uses_what_its_parent_loaded_and_loads_more(one, tmp_path):
 
 
 @pytest.mark.parametrize("change", ["mode", "owner"])
-def test_a_file_that_others_can_change_in_place_is_loaded_from_memory(one, tmp_path, change):
+def test_a_file_that_others_can_change_in_place_is_loaded_from_memory(one, two, change):
     if change == "mode":
         one.chmod(0o666)
     elif os.geteuid():
@@ -307,14 +297,13 @@ def test_a_file_that_others_can_change_in_place_is_loaded_from_memory(one, tmp_p
     else:
         os.chown(one, 65534, 65534)
     library = open_loadable(one)
-    other = compiled(tmp_path / "other.so", ANSWER, ANSWER=666).read_bytes()
     with one.open("r+b") as file:
-        file.write(other)
+        file.write(two.read_bytes())
     assert library.load().answer() == 1
     assert Path(name_in_stack_traces(library.load().answer)).name == "one.so"
 
 
-def no_proc(monkeypatch) -> None:
+def test_without_proc_a_private_copy_is_loaded(one, two, monkeypatch):
     readlink = Path.readlink
 
     def without_proc(path):
@@ -323,22 +312,18 @@ def no_proc(monkeypatch) -> None:
         return readlink(path)
 
     monkeypatch.setattr(Path, "readlink", without_proc)
-
-
-def test_without_proc_a_private_copy_is_loaded(one, tmp_path, monkeypatch):
-    no_proc(monkeypatch)
     library = open_loadable(one)
-    swap(one, compiled(tmp_path / "other.so", ANSWER, ANSWER=666))
+    swap(one, two)
     assert library.load().answer() == 1
 
 
-def test_without_a_folder_for_temporary_files_the_open_file_is_loaded(one, tmp_path, monkeypatch):
+def test_without_a_folder_for_temporary_files_the_open_file_is_loaded(one, two, monkeypatch):
     def refuse() -> Path:
         raise FileNotFoundError(2, "No usable temporary directory found")
 
     monkeypatch.setattr(loadable, "private_folder", refuse)
     library = open_loadable(one)
-    swap(one, compiled(tmp_path / "other.so", ANSWER, ANSWER=666))
+    swap(one, two)
     assert library.load().answer() == 1
     assert name_in_stack_traces(library.load().answer).startswith(f"/proc/{os.getpid()}/fd/")
 

@@ -3,7 +3,6 @@
 import ctypes
 import os
 import types
-import warnings
 from pathlib import Path
 
 import pytest
@@ -29,6 +28,20 @@ def installed(tmp_path, monkeypatch):
     library._destroy()
 
 
+@pytest.fixture
+def entry_points(tmp_path, monkeypatch):
+    """Installs a module of entry points with that interface; returns it, loaded."""
+
+    def install(interface):
+        file = compiled(tmp_path / "dlpack.so", FRONT_END)
+        made = front_end.EntryPoints(types.ModuleType("dlpack"), ctypes.CDLL(str(file)), interface)
+        monkeypatch.setattr(front_end, "import_entry_points", lambda *_: made)
+        return made
+
+    return install
+
+
+@pytest.mark.filterwarnings("error")
 def test_the_best_library_is_loaded_at_the_first_call_and_no_other(installed, monkeypatch):
     asked = []
     monkeypatch.setattr(universal, "find_driver", lambda _: asked.append(1))
@@ -38,9 +51,7 @@ def test_the_best_library_is_loaded_at_the_first_call_and_no_other(installed, mo
     assert not any(map(mapped, map(installed.file, FITTING)))
     monkeypatch.setattr(universal, "find_driver", lambda _: Driver("cuda", "580.1", "13.0"))
     monkeypatch.setattr(universal, "visible_gpus", lambda _: VisibleGpus((H100,)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert installed.call() == 130
+    assert installed.call() == 130
     assert [mapped(installed.file(name)) for name in FITTING] == [True, False, True]
     assert installed.status().library == installed.file("cu130")
     assert installed.status().choices == (
@@ -53,33 +64,28 @@ def test_the_best_library_is_loaded_at_the_first_call_and_no_other(installed, mo
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize(("interface", "answer"), [("one", 130), ("two", -1)])
 def test_entry_points_get_the_kernels_of_the_front_end(
-    installed, tmp_path, monkeypatch, before, interface, answer
+    installed, entry_points, before, interface, answer
 ):
-    module = types.ModuleType("dlpack")
-    file = compiled(tmp_path / "dlpack.so", FRONT_END)
-    made = front_end.EntryPoints(module, ctypes.CDLL(str(file)), interface)
-    monkeypatch.setattr(front_end, "import_entry_points", lambda *_: made)
+    made = entry_points(interface)
     installed.load()
     name = installed.extension.package
     if before:
-        assert runtime.entry_points(name) is module
-        assert ctypes.CDLL(str(file)).answer(-1) == -1
+        assert runtime.entry_points(name) is made.module
+        assert made.library.answer(-1) == -1
     assert installed.call() == 130
-    assert runtime.entry_points(name) is module
-    assert ctypes.CDLL(str(file)).answer(-1) == answer
+    assert runtime.entry_points(name) is made.module
+    assert made.library.answer(-1) == answer
 
 
-def test_entry_points_get_kernels_that_are_built_later(installed, tmp_path, monkeypatch):
+def test_entry_points_get_kernels_that_are_built_later(installed, entry_points):
     installed.gpus[:] = [K80]
     installed.build_answer = 37
-    file = compiled(tmp_path / "dlpack.so", FRONT_END)
-    made = front_end.EntryPoints(types.ModuleType("dlpack"), ctypes.CDLL(str(file)), "one")
-    monkeypatch.setattr(front_end, "import_entry_points", lambda *_: made)
+    made = entry_points("one")
     installed.load()
     assert runtime.entry_points(installed.extension.package)
     with pytest.warns(RuntimeWarning, match="built here"):
         assert installed.call() == 37
-    assert ctypes.CDLL(str(file)).answer(-1) == 37
+    assert made.library.answer(-1) == 37
 
 
 def test_entry_points_that_do_not_load_are_one_warning(installed, monkeypatch):
@@ -95,13 +101,12 @@ def test_entry_points_that_do_not_load_are_one_warning(installed, monkeypatch):
     assert installed.call() == 130
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("mode", ["fallback", "jit"])
 def test_there_are_no_entry_points_without_prebuilt_libraries(installed, monkeypatch, mode):
     monkeypatch.setenv("TORCHWHEEL_MODE", mode)
     monkeypatch.setattr(front_end, "import_entry_points", lambda *_: pytest.fail("imported"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        installed.load()
+    installed.load()
     assert runtime.entry_points(installed.extension.package) is None
 
 
@@ -169,15 +174,14 @@ def test_a_damaged_library_is_refused_and_the_next_is_taken(installed, damage):
     assert "fits better" not in line
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("interface", ["two", ""])
 def test_a_library_for_another_front_end_is_refused_and_the_next_is_taken(installed, interface):
     """It is of another version, and the claims agree with it."""
     kernels(installed.file("cu130"), 130, interface)
     installed.claim_again("cu130")
     installed.load()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert installed.call() == 124
+    assert installed.call() == 124
     assert not mapped(installed.file("cu130"))
     *_, line = installed.status().choices
     found = interface or "none"
@@ -252,15 +256,14 @@ def test_a_torch_that_is_too_old_is_named(installed, monkeypatch):
     assert installed.builds == [("plus", None)]
 
 
+@pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("mode", ["auto", "error"])
 def test_a_torch_for_cpus_gets_the_front_end_alone(installed, monkeypatch, mode):
     monkeypatch.setattr(torch.version, "cuda", None)
     cpu = Torch("2.13.0+cpu", None, None, Path(torch.__file__).parent)
     monkeypatch.setattr(universal, "find_torch", lambda: cpu)
     monkeypatch.setenv("TORCHWHEEL_MODE", mode)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        status = installed.load()
+    status = installed.load()
     assert status.library == installed.file("stable")
     assert installed.status() == status
     assert [mapped(installed.file(name)) for name in FITTING] == [True, False, False]
@@ -287,10 +290,9 @@ class Properties:
         self.name, self.major, self.minor = f"GPU number {index}", 9 - index, 0
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_gpu_without_code_does_not_hinder_the_others(installed):
     installed.gpus.append(Gpu(0, "K80", K80.arch))
     installed.load()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert [installed.call() for _ in range(2)] == [130, 130]
+    assert [installed.call() for _ in range(2)] == [130, 130]
     assert not installed.builds

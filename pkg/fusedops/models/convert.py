@@ -1,6 +1,6 @@
 """From a Hugging Face model to a decoder on the fused operators."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -118,30 +118,25 @@ def _from_opt(model: Any) -> Decoder:  # noqa: ANN401 - an OPTForCausalLM
         max_tokens=config.max_position_embeddings,
         eps=1e-5,  # torch's default, which the model takes
     )
-    blocks = []
-    for layer in range(sizes.layers):
-        of = f"model.decoder.layers.{layer}."
-        projections = [f"{of}self_attn.{name}_proj" for name in "qkv"]
-        blocks.append(
-            GptBlock(
-                sizes,
-                {
-                    "qkv": _side_by_side(*(weights[f"{name}.weight"] for name in projections)),
-                    "qkv_bias": torch.cat([weights[f"{name}.bias"] for name in projections]),
-                    "out": weights[f"{of}self_attn.out_proj.weight"].t(),
-                    "out_bias": weights[f"{of}self_attn.out_proj.bias"],
-                    "gamma": weights[f"{of}self_attn_layer_norm.weight"],
-                    "beta": weights[f"{of}self_attn_layer_norm.bias"],
-                    "up": weights[f"{of}fc1.weight"].t(),
-                    "up_bias": weights[f"{of}fc1.bias"],
-                    "down": weights[f"{of}fc2.weight"].t(),
-                    "down_bias": weights[f"{of}fc2.bias"],
-                    "mlp_gamma": weights[f"{of}final_layer_norm.weight"],
-                    "mlp_beta": weights[f"{of}final_layer_norm.bias"],
-                },
-                activation=_OPT_ACTIVATIONS[config.activation_function],
-            )
+    names = {
+        **{"qkv": "self_attn.{q,k,v}_proj.weight", "qkv_bias": "self_attn.{q,k,v}_proj.bias"},
+        **{"out": "self_attn.out_proj.weight", "out_bias": "self_attn.out_proj.bias"},
+        **{"gamma": "self_attn_layer_norm.weight", "beta": "self_attn_layer_norm.bias"},
+        **{"up": "fc1.weight", "up_bias": "fc1.bias"},
+        **{"down": "fc2.weight", "down_bias": "fc2.bias"},
+        **{"mlp_gamma": "final_layer_norm.weight", "mlp_beta": "final_layer_norm.bias"},
+    }
+    blocks = [
+        GptBlock(
+            sizes,
+            {
+                ours: _of_linear(weights, f"model.decoder.layers.{layer}.{name}")
+                for ours, name in names.items()
+            },
+            activation=_OPT_ACTIVATIONS[config.activation_function],
         )
+        for layer in range(sizes.layers)
+    ]
     ends = GptEnds(
         sizes,
         {
@@ -169,27 +164,25 @@ def _from_llama(model: Any) -> Decoder:  # noqa: ANN401 - a LlamaForCausalLM
         max_tokens=config.max_position_embeddings,
         eps=config.rms_norm_eps,
     )
-    blocks = []
-    for layer in range(sizes.layers):
-        of = f"model.layers.{layer}."
-        blocks.append(
-            LlamaBlock(
-                sizes,
-                {
-                    "qkv": _side_by_side(
-                        *(weights[f"{of}self_attn.{name}_proj.weight"] for name in "qkv")
-                    ),
-                    "out": weights[f"{of}self_attn.o_proj.weight"].t(),
-                    "gamma": weights[f"{of}input_layernorm.weight"],
-                    "up": _side_by_side(
-                        weights[f"{of}mlp.up_proj.weight"], weights[f"{of}mlp.gate_proj.weight"]
-                    ),
-                    "down": weights[f"{of}mlp.down_proj.weight"].t(),
-                    "mlp_gamma": weights[f"{of}post_attention_layernorm.weight"],
-                },
-                theta=_llama_theta(config),
-            )
+    names = {
+        "qkv": "self_attn.{q,k,v}_proj.weight",
+        "out": "self_attn.o_proj.weight",
+        "gamma": "input_layernorm.weight",
+        "up": "mlp.{up,gate}_proj.weight",
+        "down": "mlp.down_proj.weight",
+        "mlp_gamma": "post_attention_layernorm.weight",
+    }
+    blocks = [
+        LlamaBlock(
+            sizes,
+            {
+                ours: _of_linear(weights, f"model.layers.{layer}.{name}")
+                for ours, name in names.items()
+            },
+            theta=_llama_theta(config),
         )
+        for layer in range(sizes.layers)
+    ]
     ends = LlamaEnds(
         sizes,
         {
@@ -231,6 +224,12 @@ def _demand(config: Any, kind: str, **settings: object) -> None:  # noqa: ANN401
             )
 
 
-def _side_by_side(*linears: Tensor) -> Tensor:
-    """Weights [out, in] of linear layers with the same input, as one weight [in, all outs]."""
-    return torch.cat(linears).t()
+def _of_linear(weights: Mapping[str, Tensor], name: str) -> Tensor:
+    """The weight [out, in] of a linear layer as [in, out], or a bias or gamma as it is.
+
+    "x.{a,b}.weight" names layers with the same input, which become one: [in, all outs].
+    """
+    start, _, rest = name.partition("{")
+    options, _, end = rest.partition("}")
+    parts = [weights[f"{start}{option}{end}"] for option in options.split(",")]
+    return (torch.cat(parts) if len(parts) > 1 else parts[0]).t()

@@ -1,6 +1,7 @@
 """Commands about this machine and its projects, from toolkit and doctor to new and adopt."""
 
 import argparse
+import shlex
 from pathlib import Path
 
 from torchwheel_runtime.arguments import MATRIX, SIGNER, command, group, one_of, option
@@ -96,7 +97,7 @@ def new_project(options: argparse.Namespace) -> int:
 
     with tempfile.TemporaryDirectory(prefix="torchwheel-") as scratch:
         folder = new_project(options.name, options.folder, own_wheels(Path(scratch)))
-    print(f"{folder}: written. Next:\n  cd {folder}\n  {_NOX}")
+    print(f"{folder}: written. Next:\n  cd {shlex.quote(str(folder))}\n  {_NOX}")
     return 0
 
 
@@ -177,7 +178,7 @@ def adopt(options: argparse.Namespace) -> int:
         notes = adopt.notes(options.folder, into, files)
         adopt.write_files(into, planned)
     print(adopt.report(project, into, planned, notes))
-    enter = "" if into.resolve() == Path.cwd() else f"  cd {into}\n"
+    enter = "" if into.resolve() == Path.cwd() else f"  cd {shlex.quote(str(into))}\n"
     print(f"Next:\n{enter}  " + (f"{_NOX} -s matrix" if wheels else "torchwheel matrix"))
     if not wheels and not options.workflows:
         print(

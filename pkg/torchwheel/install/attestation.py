@@ -6,7 +6,6 @@ That is PEP 740's provenance, or, of our own releases, the bundle beside the whe
 
 import dataclasses
 from pathlib import Path
-from urllib.parse import urljoin
 
 from packaging.version import Version
 
@@ -16,8 +15,8 @@ from torchwheel.evidence.provenance import bundles_of_provenance
 from torchwheel.findings import CheckResult
 from torchwheel.install.page import OfferedWheel
 from torchwheel_runtime.errors import TorchwheelError
-from torchwheel_runtime.fetch import Fetch
-from torchwheel_runtime.text import escape
+from torchwheel_runtime.fetch import Fetch, link
+from torchwheel_runtime.text import escape, hide_secrets
 
 _ACCEPT = "application/vnd.pypi.integrity.v1+json, application/json"
 _NAME = "signature"
@@ -47,11 +46,11 @@ def find_bundles(candidate: OfferedWheel, folder: Path, fetch: Fetch) -> tuple[P
         answer = fetch.page(candidate.provenance, _ACCEPT)
         if answer is None:
             says = "expected the provenance that the index names, found none"
-            raise TorchwheelError(f"{escape(candidate.provenance)}: {says}")
+            raise TorchwheelError(f"{escape(hide_secrets(candidate.provenance))}: {says}")
         path = folder / "provenance.sigstore.jsonl"
         path.write_text(bundles_of_provenance(answer.body, candidate.provenance), encoding="utf-8")
         return (path,)
-    address = urljoin(candidate.url, ATTESTATION)
+    address = link(candidate.url, ATTESTATION)
     beside = fetch.page(address, _ACCEPT) if candidate.described else None
     if beside is not None:
         path = folder / ATTESTATION

@@ -65,7 +65,7 @@ def _wheel_lines(name: str, accepted: Judgement) -> Iterator[str]:
 
 def _needs_text(needs: WheelNeeds, candidate: OfferedWheel) -> str:
     kernels = [
-        f"{BRANDS[one.backend]} {one.release}"
+        f"{BRANDS[one.backend]} {one.release}".rstrip()
         + (f" for {' '.join(map(str, one.archs))}" if one.archs else "")
         for one in needs.kernels
     ]

@@ -235,7 +235,7 @@ def plan(
     for asking in downloads if dependencies else ():
         for requirement in asking.metadata.needed(environment.markers):
             name = canonicalize_name(requirement.name)
-            if name == TORCH or _is_met(requirement, chosen.get(name, known.get(name))):
+            if name == TORCH or is_met(requirement, chosen.get(name, known.get(name))):
                 continue
             requirement.marker = None
             found = _find_offer(index, requirement, environment, fetch)
@@ -256,7 +256,8 @@ def plan(
     return InstallPlan(tuple(downloads), tuple(others.values()))
 
 
-def _is_met(requirement: Requirement, version: str | None) -> bool:
+def is_met(requirement: Requirement, version: str | None) -> bool:
+    """Whether an installed version is what a requirement asks for; None is not installed."""
     try:
         return version is not None and requirement.specifier.contains(
             Version(version), prereleases=True

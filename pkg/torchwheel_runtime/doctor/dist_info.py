@@ -35,7 +35,7 @@ _EGG_INFO = "EGG-INFO"
 """The metadata in an egg, a folder NAME-VERSION-pyX.Y.egg that easy-install.pth lists."""
 Kind = Literal["wheel", "egg", "zipped egg", "setup.py", "egg-link"]
 """What installed a distribution; an egg-link leads to a source tree."""
-_LEAST_TOLD: tuple[Kind, ...] = ("setup.py", "egg-link")
+_OF_SOURCE_TREES: tuple[Kind, ...] = ("setup.py", "egg-link")
 """Kinds that stand behind others: a source tree may be on the path beside what was built of it."""
 _LONGEST_REQUIREMENT = 200
 """Characters of a requirement of torch, which remedies repeat as a whole."""
@@ -320,12 +320,12 @@ def find_distribution(name: str, folders: Sequence[Path]) -> list[Path]:
     """Folders of the distribution of that name, else of the one that installs such a module."""
     key = canonicalize_name(name)
     named = [folder for folder in folders if name_key(folder) == key]
-    return _most_told(named) or _most_told([one for one in folders if _has_package(one, name)])
+    return _installations(named or [one for one in folders if _has_package(one, name)])
 
 
-def _most_told(folders: Sequence[Path]) -> list[Path]:
+def _installations(folders: Sequence[Path]) -> list[Path]:
     """Those of one distribution that count; others of its name are of its source tree."""
-    for behind in (_LEAST_TOLD, _LEAST_TOLD[1:]):
+    for behind in (_OF_SOURCE_TREES, _OF_SOURCE_TREES[1:]):
         if found := [folder for folder in folders if _kind(folder) not in behind]:
             return found
     return list(folders)

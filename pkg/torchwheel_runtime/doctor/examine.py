@@ -120,7 +120,9 @@ def examine_package(name: str, machine: Machine, progress: Progress, seconds: fl
     module = _import_name(name, info)
     progress.step(f"import {module}")
     imported = import_package(module, seconds)
-    root = _root(found, imported.folders)
+    # The folder that it is installed in, or is imported from.
+    first = next(iter((*found, *imported.folders)), None)
+    root = first.parent.resolve() if first else None
     progress.step(f"libraries of {name}")
     libraries = dist_info.native_libraries(root, info, imported.folders) if root else ()
     loaded = {path.resolve() for path in imported.libraries}
@@ -151,10 +153,3 @@ def _import_name(name: str, info: dist_info.DistInfo | None) -> str:
         # To find a submodule, Python would have to run its package here.
         return name.replace("-", "_").partition(".")[0]
     return info.packages[0]
-
-
-def _root(found: list[Path], folders: tuple[Path, ...]) -> Path | None:
-    """The folder that the package is installed in, or is imported from."""
-    if found:
-        return found[0].parent.resolve()
-    return folders[0].parent.resolve() if folders else None

@@ -2,7 +2,7 @@
 
 torchwheel_runtime.doctor.importing runs `python import_child.py PACKAGE DESCRIPTOR SECONDS`. The
 package may print, crash or hang, so the answer goes to a file descriptor of its own: a JSON line
-before the import and one after it. Standard library only.
+before the import and one after it, which are ImportResult's. Standard library only.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -30,23 +30,31 @@ def main() -> None:
     with os.fdopen(descriptor, "w", encoding="utf-8") as out:
         found = _find_package(package)
         _answer(out, found)
+        if found["how"] == "not found":
+            return
         # At the time limit: print where it hangs, in native code too, and end the process.
         faulthandler.dump_traceback_later(seconds, exit=True)
         try:
             importlib.import_module(package)
-            _load_libraries(package)
+            # As the package's first call on a GPU does.
+            if runtime := sys.modules.get("torchwheel_runtime.runtime"):
+                runtime.load_now(package)
         # A package may raise anything, SystemExit too.
         except BaseException as error:
+            frames = traceback.extract_tb(error.__traceback__)
             found |= {
-                "error": _messages(error),
+                "how": "raised",
+                "words": _messages(error),
                 "missing_modules": _missing_modules(error),
                 "unloaded": _loader_messages(error),
-                "where": _frames(error),
+                "where": innermost_line(
+                    ((one.filename, one.lineno) for one in frames), found["folders"]
+                ),
             }
         else:
-            found |= {"status": _status(package)}
+            found |= {"how": "imported", "status": _status(package)}
         found |= {"torch": "torch" in sys.modules, "libraries": _loaded_libraries()}
-        _answer(out, {**found, "done": True})
+        _answer(out, found)
         faulthandler.cancel_dump_traceback_later()
     # Skip the exit handlers of the package.
     os._exit(0)
@@ -58,14 +66,18 @@ def _answer(out: TextIO, facts: dict[str, Any]) -> None:
 
 
 def _find_package(package: str) -> dict[str, Any]:
-    """Where the package would be imported from. A top-level package is not run to find out."""
+    """Where the package would be imported from. A top-level package is not run to find out.
+
+    The outcome is "left" until the import has ended.
+    """
     try:
         found = importlib.util.find_spec(package)
     except (ImportError, ValueError):
-        return {}
+        found = None
     if found is None:
-        return {}
-    return {"origin": found.origin, "folders": list(found.submodule_search_locations or ())}
+        return {"how": "not found"}
+    folders = list(found.submodule_search_locations or ())
+    return {"how": "left", "file": found.origin, "folders": folders}
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -112,9 +124,15 @@ def _is_from_loader(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno is None
 
 
-def _frames(error: BaseException) -> list[Any]:
-    """File and line of each frame, the outermost first."""
-    return [[frame.filename, frame.lineno] for frame in traceback.extract_tb(error.__traceback__)]
+def innermost_line(frames: Iterable[tuple[str, Any]], folders: Iterable[str]) -> str | None:
+    """The innermost line in these folders, e.g. "demo/__init__.py:3"; outermost frames first."""
+    parents = [Path(folder) for folder in folders]
+    inner = None
+    for file, line in frames:
+        for folder in parents:
+            if Path(file).is_relative_to(folder):
+                inner = f"{Path(file).relative_to(folder.parent)}:{line}"
+    return inner
 
 
 def _loaded_libraries() -> list[str]:
@@ -123,21 +141,8 @@ def _loaded_libraries() -> list[str]:
         text = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return []
-    return sorted(set(_mapped_files(text)))
-
-
-def _mapped_files(maps: str) -> Iterator[str]:
-    for line in maps.splitlines():
-        parts = line.split(None, 5)
-        if len(parts) == 6 and "x" in parts[1] and parts[5].startswith("/"):
-            yield parts[5]
-
-
-def _load_libraries(package: str) -> None:
-    """Load the prebuilt library, as the package's first call on a GPU does."""
-    runtime = sys.modules.get("torchwheel_runtime.runtime")
-    if runtime:
-        runtime.load_now(package)
+    rows = (line.split(None, 5) for line in text.splitlines())
+    return sorted({row[5] for row in rows if "x" in row[1] and row[5:] and row[5][0] == "/"})
 
 
 def _status(package: str) -> dict[str, Any] | None:

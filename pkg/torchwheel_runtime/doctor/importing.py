@@ -10,11 +10,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from torchwheel_runtime.doctor import SECONDS
+from torchwheel_runtime.doctor.import_child import innermost_line
 from torchwheel_runtime.errors import MalformedError
 from torchwheel_runtime.json_files import parse_json
 from torchwheel_runtime.runtime.status import ExtensionStatus
@@ -106,61 +106,36 @@ def _kill_group(process: "subprocess.Popen[bytes]") -> None:
     process.wait()
 
 
-@dataclasses.dataclass(frozen=True)
-class _Answer:
-    """What the child tells, first without the import and then with it (`done`).
-
-    `folders` is None if there is no such package, `error` empty if the import succeeded.
-    """
-
-    origin: Path | None = None
-    folders: tuple[Path, ...] | None = None
-    done: bool = False
-    torch: bool = False
-    libraries: tuple[Path, ...] = ()
-    status: ExtensionStatus | None = None
-    error: tuple[str, ...] = ()
-    missing_modules: tuple[str, ...] = ()
-    unloaded: tuple[str, ...] = ()
-    where: tuple[tuple[Path, int | None], ...] = ()
-
-
-def _parse_answers(answers: bytes) -> _Answer | None:
+def _parse_answers(answers: bytes) -> ImportResult | None:
     """The child's last answer; one that was cut short or is malformed counts as none."""
     for line in reversed(answers.splitlines()):
         with contextlib.suppress(MalformedError):
-            return parse_json(line, _Answer, "the answer")
+            return parse_json(line, ImportResult, "the answer")
     return None
 
 
 def _result(
-    answer: _Answer | None, status: int | None, stderr_text: str, seconds: float
+    answer: ImportResult | None, status: int | None, stderr_text: str, seconds: float
 ) -> ImportResult:
-    """The result; `status` is None if the process did not end."""
-    if answer is None or answer.folders is None:
-        return ImportResult("not found" if answer else "left", words=(_last_line(stderr_text),))
-    printed = [(Path(file), int(line)) for file, line in reversed(_FRAME.findall(stderr_text))]
-    how, words = _outcome(answer, status, stderr_text, seconds)
-    return ImportResult(
-        how=how,
-        words=words,
-        file=answer.origin,
-        folders=answer.folders,
-        missing_modules=answer.missing_modules,
-        unloaded=answer.unloaded,
-        torch=answer.torch,
-        where=_where(answer.where or printed, answer.folders),
-        libraries=answer.libraries,
-        status=answer.status,
-    )
+    """The child's last answer; if that is "left", with what ended the process.
+
+    `status` is None if the process did not end.
+    """
+    if answer is None or answer.how == "not found":
+        last_line = stderr_text.strip().rpartition("\n")[2]
+        return dataclasses.replace(answer or ImportResult("left"), words=(last_line,))
+    if answer.how in ("imported", "raised"):
+        return answer
+    printed = reversed(_FRAME.findall(stderr_text))
+    where = innermost_line(printed, map(str, answer.folders))
+    how, words = _outcome(status, stderr_text, seconds)
+    return dataclasses.replace(answer, how=how, words=words, where=where)
 
 
 def _outcome(
-    answer: _Answer, status: int | None, stderr_text: str, seconds: float
+    status: int | None, stderr_text: str, seconds: float
 ) -> tuple[ImportOutcome, tuple[str, ...]]:
-    """The outcome and its details."""
-    if answer.done:
-        return ("raised", answer.error) if answer.error else ("imported", ())
+    """What ended the process, and its details."""
     if status is None:
         return "hung", (f"{seconds:g} s",)
     if status < 0:
@@ -175,17 +150,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def _where(frames: Sequence[tuple[Path, int | None]], folders: tuple[Path, ...]) -> str | None:
-    """The innermost line in the package's own files."""
-    for file, line in reversed(frames):
-        for folder in folders:
-            if file.is_relative_to(folder):
-                return f"{file.relative_to(folder.parent)}:{line}"
-    return None
-
-
-def _last_line(text: str) -> str:
-    lines = text.strip().splitlines()
-    return lines[-1] if lines else ""

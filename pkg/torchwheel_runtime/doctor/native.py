@@ -327,7 +327,6 @@ def read_native(
         code = _gpu_code(path, cpu)
     except TorchwheelError as error:
         code, code_problem = claimed_code(claims, name), str(error)
-    floor = glibc_floor(library)
     return NativeLibrary(
         name=name,
         path=path,
@@ -335,7 +334,7 @@ def read_native(
         machine=library.machine,
         code=code,
         code_problem=code_problem,
-        glibc=".".join(map(str, floor.version)) if floor else None,
+        glibc=glibc_floor(library),
         needed=library.needed,
         links=links,
     )

@@ -83,14 +83,14 @@ class Bond:
         backend: whose GPUs it is for.
         major: the major release of the toolkit whose runtime they share with torch.
         old_strings: whether it has the strings of before GCC 5; None if they do not tell.
-        told: whether this tells enough: no symbol is missing for a reason that is not known.
+        complete: whether these facts suffice: each missing symbol has a known reason.
     """
 
     range: str
     backend: Backend | None
     major: str | None
     old_strings: bool | None
-    told: bool
+    complete: bool
 
     def fits(self, minor: str, facts: TorchFacts) -> bool:
         """Whether PyPI's build of a torch minor is such a torch."""
@@ -110,10 +110,10 @@ class Bond:
         return max(fitting, key=version_numbers) if self.backend == "cuda" and fitting else None
 
     def _takes(self, minor: str) -> bool:
-        return self.told and (not self.range or range_contains(self.range, f"{minor}.99"))
+        return self.complete and (not self.range or range_contains(self.range, f"{minor}.99"))
 
     def describe(self) -> str:
-        """What it is told by, e.g. "CUDA 12, strings of before GCC 5"."""
+        """The facts in words, e.g. "CUDA 12, strings of before GCC 5"."""
         parts = [f"{BRANDS[self.backend]} {self.major}"] if self.backend and self.major else []
         if self.old_strings:
             parts.append("strings of before GCC 5")
@@ -151,7 +151,7 @@ def bond_of(package: Package, natives: Sequence[NativeLibrary], torch: Torch) ->
         major=majors[0] if majors else None,
         old_strings=old if old != new else None,
         # Old strings are a reason for all: no torch since 2.7 has any of such a library's symbols.
-        told=not unexplained or (old and not torch.old_abi),
+        complete=not unexplained or (old and not torch.old_abi),
     )
 
 
@@ -210,5 +210,5 @@ def _fitting(bond: Bond, machine: Machine) -> Iterator[tuple[str, TorchFacts]]:
 
 def _in_range(bond: Bond, machine: Machine) -> Iterator[str]:
     """The torch minors of the package's range for this Python, the newest first."""
-    anything = dataclasses.replace(bond, backend=None, major=None, old_strings=None, told=True)
+    anything = dataclasses.replace(bond, backend=None, major=None, old_strings=None, complete=True)
     return (minor for minor, _ in _fitting(anything, machine))

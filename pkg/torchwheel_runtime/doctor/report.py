@@ -12,10 +12,10 @@ from typing import Any
 
 from torchwheel_runtime.arch.model import BRANDS, CudaArch, RocmArch
 from torchwheel_runtime.doctor.case import CacheState, Package, Report, Verdict
-from torchwheel_runtime.doctor.dist_info import DistInfo, Kind
+from torchwheel_runtime.doctor.dist_info import Kind
 from torchwheel_runtime.doctor.native import NativeLibrary
 from torchwheel_runtime.doctor.package_rules import irregular_text
-from torchwheel_runtime.machine.facts import Absent, Machine, Torch
+from torchwheel_runtime.machine.facts import Absent, Machine
 from torchwheel_runtime.runtime.status import WAY_TEXTS, OperatorStatus
 from torchwheel_runtime.text import WIDTH, escape, hanging_lines, join_names, size_text
 
@@ -49,14 +49,17 @@ def _printable(text: str) -> str:
 
 def machine_text(machine: Machine, variables: Mapping[str, str], cache: CacheState) -> str:
     """The machine: a row for each fact."""
+    host = machine.host
+    glibc = f"glibc {machine.glibc}" if machine.glibc else "a C library that is not glibc"
+    compiler = host and f"{host.family} {host.version}, {host.path}"
     settings = [f"{name}={value}" for name, value in variables.items()]
     lines = [
         *row("Python", f"{machine.python}, {sys.executable}"),
-        *row("system", f"{machine.platform}, {_glibc_text(machine)}"),
+        *row("system", f"{machine.platform}, {glibc}"),
         *row("torch", _torch_text(machine)),
         *row("driver", _driver_text(machine)),
         *rows("GPU", _gpu_texts(machine)),
-        *row("compiler", _compiler_text(machine)),
+        *row("compiler", compiler or f"none: {machine.host_problem}"),
         *rows("toolkit", _toolkit_texts(machine)),
         *row("cache", _cache_text(cache)),
         *(rows("variables", settings) if settings else ()),
@@ -64,22 +67,14 @@ def machine_text(machine: Machine, variables: Mapping[str, str], cache: CacheSta
     return "\n".join(lines)
 
 
-def _glibc_text(machine: Machine) -> str:
-    return f"glibc {machine.glibc}" if machine.glibc else "a C library that is not glibc"
-
-
 def _torch_text(machine: Machine) -> str:
     torch, problem = machine.torch, machine.torch_problem
     if torch is None:
         return f"none: {problem}"
-    text = f"{torch.version} ({_torch_build(torch)}), {torch.folder}"
+    built = f"CUDA {torch.cuda}" if torch.cuda else "CPU only"
+    built = f"HIP {torch.hip}" if torch.hip else built
+    text = f"{torch.version} ({built}), {torch.folder}"
     return f"{text}; {problem}" if problem else text
-
-
-def _torch_build(torch: Torch) -> str:
-    if torch.hip:
-        return f"HIP {torch.hip}"
-    return f"CUDA {torch.cuda}" if torch.cuda else "CPU only"
 
 
 def _driver_text(machine: Machine) -> str:
@@ -93,11 +88,6 @@ def _gpu_texts(machine: Machine) -> list[str]:
     if machine.gpus:
         return [f"{gpu.index}: {gpu.name}, {gpu.arch}" for gpu in machine.gpus]
     return [f"none: {machine.gpus_problem}" if machine.driver else "none"]
-
-
-def _compiler_text(machine: Machine) -> str:
-    host = machine.host
-    return f"{host.family} {host.version}, {host.path}" if host else f"none: {machine.host_problem}"
 
 
 def _toolkit_texts(machine: Machine) -> Iterator[str]:
@@ -126,7 +116,8 @@ def package_text(package: Package) -> str:
     info, status = package.info, package.status
     lines = row("package", package.title)
     if package.root:
-        lines += row("  place", f"{package.root}{_kind_text(info)}")
+        kind = _KIND_TEXTS[info.kind] if info else ", without a dist-info"
+        lines += row("  place", f"{package.root}{kind}")
     if info and info.claims:
         claims = info.claims
         archs = f", for {' '.join(map(str, claims.archs))}" if claims.archs else ""
@@ -158,10 +149,6 @@ _KIND_TEXTS: dict[Kind, str] = {
     "setup.py": ", installed by setup.py, no wheel",
     "egg-link": ", a link to a source tree",
 }
-
-
-def _kind_text(info: DistInfo | None) -> str:
-    return _KIND_TEXTS[info.kind] if info else ", without a dist-info"
 
 
 def _import_text(package: Package) -> str:
@@ -196,12 +183,10 @@ def _library_rows(native: NativeLibrary) -> Iterator[str]:
     if links is None:
         yield from row("", str(native.problem))
         return
+    undefined = f"{len(links.undefined)} are nowhere" if links.undefined else "all are here"
     for name, text in (
         ("GPU code", _gpu_code(native)),
-        (
-            "symbols",
-            f"{len(links.torch_symbols)} of torch; {_undefined_text(len(links.undefined))}",
-        ),
+        ("symbols", f"{len(links.torch_symbols)} of torch; {undefined}"),
         ("glibc", f"{native.glibc} or later" if native.glibc else ""),
         ("runtime", _runtime_text(native)),
         ("absent", join_names(links.absent)),
@@ -219,10 +204,6 @@ def _gpu_code(native: NativeLibrary) -> str:
     kind = "AMD" if native.backend == "rocm" else "SASS"
     sass = f"{kind} {' '.join(map(str, native.archs))}" if native.archs else f"no {kind}"
     return f"{sass}; PTX {' '.join(map(str, native.ptx))}" if native.ptx else sass
-
-
-def _undefined_text(count: int) -> str:
-    return f"{count} are nowhere" if count else "all are here"
 
 
 def _runtime_text(native: NativeLibrary) -> str:
@@ -266,18 +247,23 @@ def report_json(report: Report) -> str:
         "variables": dict(report.variables),
         "cache": {**_plain(report.cache), "corrupt": list(report.cache.corrupt.values())},
         "packages": [_package(package) for package in report.packages],
-        "verdicts": [_verdict(verdict) for verdict in report.verdicts],
+        "verdicts": [
+            {
+                "ok": verdict.ok,
+                "findings": [
+                    {"name": one.rule, "says": one.fact, "fix": one.fix} for one in verdict.findings
+                ],
+                "says": verdict.says,
+                "fix": verdict.fix,
+            }
+            for verdict in report.verdicts
+        ],
     }
     return json.dumps(document, indent=1)
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
-    findings = [{"name": one.rule, "says": one.fact, "fix": one.fix} for one in verdict.findings]
-    return {"ok": verdict.ok, "findings": findings, "says": verdict.says, "fix": verdict.fix}
-
-
 def _package(package: Package) -> dict[str, Any]:
-    info = package.info
+    info, imported, status = package.info, package.imported, package.status
     return {
         "name": package.name,
         "module": package.module,
@@ -288,17 +274,15 @@ def _package(package: Package) -> dict[str, Any]:
         "requires_torch": info.torch if info else None,
         "problems": [*info.problems, *map(irregular_text, info.irregular)] if info else [],
         "import": {
-            "how": package.imported.how,
-            "words": list(package.imported.words),
-            "where": package.imported.where,
-            "file": _plain(package.imported.file),
+            "how": imported.how,
+            "words": list(imported.words),
+            "where": imported.where,
+            "file": _plain(imported.file),
         },
-        "mode": package.status.mode if package.status else None,
-        "choices": list(package.status.choices) if package.status else [],
-        "waiting_gpus": list(package.status.waiting_gpus) if package.status else [],
-        "operators": [_plain(operator) for operator in package.status.operators]
-        if package.status
-        else [],
+        "mode": status.mode if status else None,
+        "choices": list(status.choices) if status else [],
+        "waiting_gpus": list(status.waiting_gpus) if status else [],
+        "operators": _plain(status.operators) if status else [],
         "libraries": [_native(native) for native in package.natives],
     }
 

@@ -54,14 +54,6 @@ class GpuCode:
     kernels: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class GlibcFloor:
-    """The newest glibc a library asks for, and the symbols that ask for it."""
-
-    version: tuple[int, ...]
-    symbols: tuple[str, ...]
-
-
 def read_library(path: Path, name: str | None = None) -> Library:
     """Read an ELF file; errors and gates call it `name`."""
     name = name or path.name
@@ -71,7 +63,9 @@ def read_library(path: Path, name: str | None = None) -> Library:
             machine=elf.machine_name,
             soname=next(iter(elf.dynamic_texts(SONAME)), None),
             needed=elf.dynamic_texts(NEEDED),
-            undefined=tuple(sorted(set(undefined_symbols(elf)), key=_order)),
+            undefined=tuple(
+                sorted(set(undefined_symbols(elf)), key=lambda one: (one.name, one.version or ""))
+            ),
         )
 
 
@@ -81,18 +75,12 @@ def section_names(path: Path) -> frozenset[str]:
         return frozenset(elf.sections)
 
 
-def glibc_floor(library: Library) -> GlibcFloor | None:
-    """The newest GLIBC_x.y that a library needs, with its symbols; None if it needs none."""
-    by_version: dict[tuple[int, ...], list[str]] = {}
-    for symbol in library.undefined:
-        prefix, _, number = (symbol.version or "").partition("_")
-        # GLIBC_PRIVATE has no number.
-        if prefix == "GLIBC" and (version := version_numbers(number)):
-            by_version.setdefault(version, []).append(symbol.name)
-    if not by_version:
-        return None
-    newest = max(by_version)
-    return GlibcFloor(newest, tuple(sorted(set(by_version[newest]))))
+def glibc_floor(library: Library) -> str | None:
+    """The newest glibc that a library needs, e.g. "2.34" for GLIBC_2.34; None if it needs none."""
+    parts = ((symbol.version or "").partition("_") for symbol in library.undefined)
+    # GLIBC_PRIVATE has no number.
+    newest = max((version_numbers(end) for name, _, end in parts if name == "GLIBC"), default=())
+    return ".".join(map(str, newest)) or None
 
 
 def versions_needed(library: Library) -> dict[str, tuple[str, ...]]:
@@ -135,25 +123,16 @@ def exported_symbols(path: Path) -> frozenset[str]:
         )
 
 
-def _order(symbol: UndefinedSymbol) -> tuple[str, str]:
-    return symbol.name, symbol.version or ""
-
-
 def undefined_symbols(elf: ElfFile) -> Iterator[UndefinedSymbol]:
     """The symbols that the loader must find, in the order of the file."""
     numbers = elf.symbol_versions()
-    versions = {needed.number: needed for needed in elf.needed_versions()}
+    versions = {number: (version, library) for number, library, version in elf.needed_versions()}
     for index, symbol in enumerate(elf.symbols()):
         if symbol.section != UNDEFINED or not symbol.name:
             continue
         number = numbers[index] & _VERSION_NUMBER if numbers else _NO_VERSION
-        needed = versions[number] if number > _NO_VERSION else None
-        yield UndefinedSymbol(
-            symbol.name,
-            symbol.bind == WEAK,
-            needed.name if needed else None,
-            needed.library if needed else None,
-        )
+        needed = versions[number] if number > _NO_VERSION else (None, None)
+        yield UndefinedSymbol(symbol.name, symbol.bind == WEAK, *needed)
 
 
 SHIMS = ("torch_", "aoti_torch_")

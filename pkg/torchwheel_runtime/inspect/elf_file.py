@@ -82,14 +82,6 @@ class Symbol(NamedTuple):
     section: int
 
 
-class NeededVersion(NamedTuple):
-    """A symbol version that a library needs: its number in the file, its library and its name."""
-
-    number: int
-    library: str
-    name: str
-
-
 def machine_name(machine: int) -> str:
     """A processor by its number, e.g. "x86_64"."""
     return _MACHINES.get(machine, f"machine {machine}")
@@ -147,7 +139,7 @@ class ElfFile:
         _, segment_size, segments, section_size, sections, names = header[8:]
         self._segments = self._table(_SEGMENT, segments_at, segments, segment_size, "segments")
         found = self._read_sections(sections_at, sections, section_size)
-        self._headers = self._named(found, names)
+        self._headers = self._section_headers(found, names)
         self.sections: dict[str, SectionHeader] = {}
         for section in self._headers:
             self.sections.setdefault(section.name, section)
@@ -181,7 +173,7 @@ class ElfFile:
             count = _SECTION.unpack(self._read(at, _SECTION.size))[5]
         return self._table(_SECTION, at, count, size, "sections")
 
-    def _named(self, rows: list[tuple[int, ...]], names: int) -> list[SectionHeader]:
+    def _section_headers(self, rows: list[tuple[int, ...]], names: int) -> list[SectionHeader]:
         if names == 0xFFFF and rows:
             names = rows[0][6]
         if not rows or names >= len(rows):
@@ -213,7 +205,7 @@ class ElfFile:
             raise _MalformedError(f"{section.name}: {section.size} bytes; at most {most} expected")
         return self._read(section.offset, section.size) if section.kind != _NOBITS else b""
 
-    def _linked(self, section: SectionHeader) -> bytes:
+    def _strings_of(self, section: SectionHeader) -> bytes:
         """The strings that a section names."""
         if section.link >= len(self._headers):
             raise _MalformedError(f"{section.name} has no strings")
@@ -231,7 +223,7 @@ class ElfFile:
             return
         if (count := self.symbol_count(name)) > budgets.SYMBOLS:
             raise _MalformedError(f"{count} symbols in {name}; at most {budgets.SYMBOLS} expected")
-        strings = self._linked(section)
+        strings = self._strings_of(section)
         characters = 0
         for start, info, other, home, _, _ in _SYMBOL.iter_unpack(self._data(section, self._size)):
             text = _text(strings, start)
@@ -249,7 +241,7 @@ class ElfFile:
         section = self.sections.get(".dynsym")
         if section is None:
             return frozenset()
-        strings = self._linked(section)
+        strings = self._strings_of(section)
         data = self._data(section, budgets.SYMBOLS * _SYMBOL.size)
         starts = {row[0] for row in _SYMBOL.iter_unpack(data) if row[3] != UNDEFINED}
         return frozenset(
@@ -294,7 +286,7 @@ class ElfFile:
     def dynamic_texts(self, tag: int) -> tuple[str, ...]:
         """The texts of all dynamic tags of a kind, e.g. `NEEDED`."""
         values = [value for found, value in self.dynamic if found == tag]
-        strings = self._linked(self.sections[".dynamic"]) if values else b""
+        strings = self._strings_of(self.sections[".dynamic"]) if values else b""
         return tuple(_text(strings, value) for value in values)
 
     def symbol_versions(self) -> tuple[int, ...]:
@@ -302,12 +294,12 @@ class ElfFile:
         data = self.section(".gnu.version", 2 * (budgets.SYMBOLS + 1)) or b""
         return struct.unpack(f"<{len(data) // 2}H", data[: len(data) // 2 * 2])
 
-    def needed_versions(self) -> Iterator[NeededVersion]:
-        """The symbol versions that the library needs."""
+    def needed_versions(self) -> Iterator[tuple[int, str, str]]:
+        """The symbol versions that it needs: the number in this file, the library and the name."""
         for strings, data, at, row in self._version_entries(".gnu.version_r", _VERSION_NEEDED):
             _, count, library, start, _ = row
             for name in _chain(data, at + start, count, _NEEDED_NAME):
-                yield NeededVersion(name[2], _text(strings, library), _text(strings, name[3]))
+                yield name[2], _text(strings, library), _text(strings, name[3])
 
     def defined_versions(self) -> Iterator[str]:
         """The symbol versions that the library defines, each with those that it stands for."""
@@ -322,7 +314,7 @@ class ElfFile:
         if section is None:
             return
         data = self._data(section, budgets.VERSION_BYTES)
-        strings = self._linked(section)
+        strings = self._strings_of(section)
         at = 0
         for row in _chain(data, 0, section.info, form):
             yield strings, data, at, row

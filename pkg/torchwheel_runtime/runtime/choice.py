@@ -43,9 +43,15 @@ class Installation:
     forced: str | None = None
     ignored: frozenset[str] = frozenset()
 
-    def blocks(self, finding: Finding) -> bool:
-        """Whether a finding keeps a library from being used."""
-        return finding.blocks and finding.rule not in self.ignored
+    def findings(self, part: Part, gpus: Sequence[Gpu] = ()) -> tuple[Finding, ...]:
+        """The rules that do not hold for a part. The driver counts where GPUs do."""
+        driver, package = self.driver if gpus else None, self.package
+        return load_findings(part.needs, self.torch, self.glibc, driver, gpus, package=package)
+
+    def blocking(self, part: Part, gpus: Sequence[Gpu] = ()) -> list[Finding]:
+        """The findings that keep a part from being used."""
+        findings = self.findings(part, gpus)
+        return [one for one in findings if one.blocks and one.rule not in self.ignored]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,11 +83,11 @@ class KernelChoice:
     @property
     def reason(self) -> str:
         """Why no library serves the GPU, in one line."""
-        why = together(self.others) or "the wheel has none"
+        why = reasons_text(self.others) or "the wheel has none"
         return f"no kernel library serves {describe_gpu(self.gpu)}: {why}"
 
 
-def together(reasons: Mapping[str, str]) -> str:
+def reasons_text(reasons: Mapping[str, str]) -> str:
     """Reasons in one line; names with the same reason stand together."""
     names: dict[str, list[str]] = {}
     for name, reason in reasons.items():
@@ -99,8 +105,7 @@ def choose_front_end(parts: Sequence[Part], here: Installation) -> Part | str:
     front_ends = [part for part in parts if part.kind == "front_end"]
     problem = _no_front_end(front_ends, here)
     for part in front_ends:
-        findings = load_findings(part.needs, here.torch, here.glibc, package=here.package)
-        if any(map(here.blocks, findings)):
+        if here.blocking(part):
             continue
         if part.abi == "stable" or part.old_abi == here.torch.old_abi:
             return part
@@ -142,14 +147,9 @@ def choose_kernels(parts: Sequence[Part], here: Installation, gpu: Gpu) -> Kerne
         if here.forced not in (None, part.name):
             refused[part.name] = f"{LIBRARY_VARIABLE}={here.forced}"
             continue
-        findings = load_findings(
-            part.needs, here.torch, here.glibc, here.driver, (gpu,), package=here.package
-        )
-        blocking = list(filter(here.blocks, findings))
-        if blocking:
-            refused[part.name] = "; ".join(
-                f"expected {finding.expected}, found {finding.found}" for finding in blocking
-            )
+        if blocking := here.blocking(part, (gpu,)):
+            facts = (f"expected {one.expected}, found {one.found}" for one in blocking)
+            refused[part.name] = "; ".join(facts)
         else:
             fitting.append(part)
     own = here.torch.built_with(fitting[0].backend) if fitting else None

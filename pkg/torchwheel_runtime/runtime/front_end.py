@@ -146,10 +146,10 @@ def import_entry_points(extension: Extension, package: Path) -> EntryPoints | No
         return None
     claims = installed_claims(extension.package)
     parts = [part for part in claims.parts if part.kind == "entry_points"] if claims else []
-    return _imported(parts[0], package) if parts else None
+    return _import_part(parts[0], package) if parts else None
 
 
-def _imported(part: Part, package: Path) -> EntryPoints:
+def _import_part(part: Part, package: Path) -> EntryPoints:
     library, interface = verify_part(part, package)
     name = f"{package.name}.{LIBRARIES}.{part.kind}.{part.name}"
     return EntryPoints(import_from(name, library), library.load(), interface)
@@ -170,16 +170,15 @@ def build_kernels(
     Returns:
         What the family runs on there, and on other GPUs of the same arch that nothing serves.
     """
-    from torchwheel_runtime.runtime.operator_library import (  # noqa: PLC0415 - costs nothing until needed
-        obtain_library,
-    )
+    from torchwheel_runtime.runtime import operator_library  # noqa: PLC0415 - for a build
 
     unserved = parts.unserved(extension.operator(status.operator))
     gpus = {one.gpu.index: one.gpu for one in parts.choices if one.gpu.index in unserved}
     alike = [index for index, other in gpus.items() if other.arch == gpus[gpu].arch]
     try:
-        kernels_for = gpus[alike[0]]
-        built, step = obtain_library(extension, package, status.operator, kernels_for=kernels_for)
+        built, step = operator_library.obtain_library(
+            extension, package, status.operator, kernels_for=gpus[alike[0]]
+        )
         library = load_built(built, parts.interface)
         if not all(front_end.use(index, library) for index in alike):
             raise RuntimeError("the front end takes none for this GPU")

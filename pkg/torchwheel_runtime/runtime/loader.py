@@ -189,12 +189,10 @@ class LoadedExtension:
 
     def _choose_parts(self, ask_driver: bool) -> Callable[[], None]:
         """Choose the parts of a universal wheel; returns the function that loads them."""
-        from torchwheel_runtime.runtime.universal import (  # noqa: PLC0415 - not for an import
-            choose_parts,
-        )
+        from torchwheel_runtime.runtime import universal  # noqa: PLC0415 - not for an import
 
         try:
-            parts = choose_parts(self.extension, self.package, ask_driver=ask_driver)
+            parts = universal.choose_parts(self.extension, self.package, ask_driver=ask_driver)
         except Exception as error:  # any failure: there are other ways
             refusal = Refusal("prebuilt", prebuilt.reason_of(error))
             return lambda: self._do_without(self.operators, (refusal,))
@@ -202,9 +200,7 @@ class LoadedExtension:
 
     def _load_parts(self, parts: "ChosenParts") -> None:
         """Load the front end. Families wait for a build on GPUs without prebuilt kernels."""
-        from torchwheel_runtime.runtime.front_end import (  # noqa: PLC0415 - not for an import
-            load_front_end,
-        )
+        from torchwheel_runtime.runtime import front_end  # noqa: PLC0415 - not for an import
 
         self.parts = parts
         if parts.choices and not parts.has_kernels and not may_build(self.mode):
@@ -213,7 +209,7 @@ class LoadedExtension:
             self._do_without(self.operators, (Refusal("prebuilt", why),))
             return
         try:
-            self._front_end, self.parts = load_front_end(parts)
+            self._front_end, self.parts = front_end.load_front_end(parts)
         except Exception as error:  # any failure: there are other ways
             self.parts = None
             self._do_without(self.operators, (Refusal("prebuilt", prebuilt.reason_of(error)),))
@@ -229,9 +225,7 @@ class LoadedExtension:
 
     def _serve(self, name: str, parts: "ChosenParts", front_end: "FrontEnd") -> None:
         """Set the status of a family, and have it decided on GPUs without prebuilt kernels."""
-        from torchwheel_runtime.runtime.front_end import (  # noqa: PLC0415 - not for an import
-            build_kernels,
-        )
+        from torchwheel_runtime.runtime.front_end import build_kernels  # noqa: PLC0415
 
         extension = self.extension
         way: Way = "waiting" if may_build(self.mode) else "fallback"
@@ -336,12 +330,10 @@ class LoadedExtension:
 
     def _obtain(self, name: str) -> Callable[[], None]:
         """Obtain the library of an operator; returns the function that loads it."""
-        from torchwheel_runtime.runtime.operator_library import (  # noqa: PLC0415 - costs nothing until needed
-            obtain_library,
-        )
+        from torchwheel_runtime.runtime import operator_library  # noqa: PLC0415 - for a build
 
         try:
-            library, step = obtain_library(self.extension, self.package, name)
+            library, step = operator_library.obtain_library(self.extension, self.package, name)
             library.prepare()
         except Exception as error:  # any failure: PyTorch still works
             reason = prebuilt.reason_of(error)

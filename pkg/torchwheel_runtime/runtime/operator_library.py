@@ -63,7 +63,6 @@ def obtain_library(
     extension: Extension,
     package: Path,
     name: str | None,
-    environ: Mapping[str, str] = os.environ,
     *,
     kernels_for: Gpu | None = None,
 ) -> tuple[LoadableFile, LoadStep]:
@@ -71,7 +70,7 @@ def obtain_library(
 
     Without a name it is all of an ordinary extension. With a GPU in `kernels_for` it is the
     operator's kernel library for that GPU: a part for a front end, which knows neither torch nor
-    Python. `environ` names toolkits and compilers, and may name an arch list.
+    Python. The environment names toolkits and compilers, and may name an arch list.
 
     Returns:
         The verified library, open, and whether it was cached or built.
@@ -81,7 +80,9 @@ def obtain_library(
     """
     with Terminal().live_line() as progress:
         source = source_folder(extension, package)
-        target, request = find_local_build(extension, name, source, environ, progress, kernels_for)
+        target, request = find_local_build(
+            extension, name, source, os.environ, progress, kernels_for
+        )
         step: LoadStep = "jit cache"
         # A terminal shows each file while it compiles; a log does not list them.
         say = progress.step if progress.is_live else _ignore_line
@@ -95,7 +96,7 @@ def obtain_library(
             sources = sources_of(extension, copied, name)
             translated = hipify_sources(extension, sources, copied, output / "translated")
             recipe = Recipe(extension, *translated)
-            return build(recipe, output, None, parallel_jobs(environ), say)
+            return build(recipe, output, None, parallel_jobs(os.environ), say)
 
         try:
             folder = jit_folder()

@@ -52,12 +52,9 @@ def load_problem(extension: Extension, *, ask_driver: bool) -> str | None:
     claimed = installed_claims(extension.package)
     if claimed is None:
         return None
-    from torchwheel_runtime.arch.devices import (  # noqa: PLC0415 - for installed wheels alone
-        visible_gpus,
-    )
+    from torchwheel_runtime.arch import devices  # noqa: PLC0415 - for installed wheels alone
     from torchwheel_runtime.machine import probe  # noqa: PLC0415
     from torchwheel_runtime.machine.facts import split_absent  # noqa: PLC0415
-    from torchwheel_runtime.machine.probe import find_driver  # noqa: PLC0415
     from torchwheel_runtime.machine.torch import find_torch  # noqa: PLC0415
     from torchwheel_runtime.validate.at_load import load_findings  # noqa: PLC0415
     from torchwheel_runtime.validate.findings import drop_ignored  # noqa: PLC0415
@@ -67,8 +64,8 @@ def load_problem(extension: Extension, *, ask_driver: bool) -> str | None:
         claimed.needs,
         split_absent(find_torch())[0],
         probe.glibc_version(),
-        split_absent(find_driver(asked))[0] if asked else None,
-        visible_gpus(asked).gpus if asked else (),
+        split_absent(probe.find_driver(asked))[0] if asked else None,
+        devices.visible_gpus(asked).gpus if asked else (),
         package=extension.package,
     )
     blocking = [finding for finding in drop_ignored(findings) if finding.blocks]
@@ -147,9 +144,7 @@ def open_installed(distribution: str, file: Path) -> "LoadableFile":
         OSError: it cannot be opened.
         TorchwheelError: it is not the one that was installed.
     """
-    from torchwheel_runtime.files import (  # noqa: PLC0415 - not for an import without a library
-        sha256_of,
-    )
+    from torchwheel_runtime.files import sha256_of  # noqa: PLC0415 - for a library alone
     from torchwheel_runtime.loadable import open_loadable  # noqa: PLC0415
 
     library = open_loadable(file)
@@ -290,12 +285,10 @@ def load_module(extension: Extension, package: Path) -> ModuleType:
             if module is not None:
                 return module
     if may_build(mode):
-        from torchwheel_runtime.runtime.operator_library import (  # noqa: PLC0415 - costs nothing until needed
-            obtain_library,
-        )
+        from torchwheel_runtime.runtime import operator_library  # noqa: PLC0415 - for a build
 
         try:
-            library, _ = obtain_library(extension, package, None)
+            library, _ = operator_library.obtain_library(extension, package, None)
             return import_from(extension.module.name, library)
         except Exception as error:  # any failure is one more reason
             refusals = (*refusals, Refusal("jit build", reason_of(error)))

@@ -37,9 +37,7 @@ def may_build(chosen: Mode) -> bool:
 
 def warn(text: str) -> None:
     """Warn whoever called the caller, in one line: what is foreign in the text is escaped."""
-    from torchwheel_runtime.text import (  # noqa: PLC0415 - the import of an extension needs none
-        escape,
-    )
+    from torchwheel_runtime.text import escape  # noqa: PLC0415 - not for an import
 
     warnings.warn(escape(text), RuntimeWarning, stacklevel=3)
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from torchwheel_runtime.arch.devices import Gpu, visible_gpus
+from torchwheel_runtime.arch.devices import visible_gpus
 from torchwheel_runtime.arch.model import Arch
 from torchwheel_runtime.arch.runs import runs_on
 from torchwheel_runtime.builder.extension import Extension, Operator
@@ -25,7 +25,7 @@ from torchwheel_runtime.runtime.choice import (
     choose_front_end,
     choose_kernels,
     has_code,
-    together,
+    reasons_text,
 )
 from torchwheel_runtime.runtime.prebuilt import (
     archs_of_torch,
@@ -36,7 +36,7 @@ from torchwheel_runtime.runtime.prebuilt import (
 )
 from torchwheel_runtime.runtime.status import WAY_TEXTS, Way, warn, ways_text
 from torchwheel_runtime.text import join_names
-from torchwheel_runtime.validate.at_load import describe_gpu, load_findings
+from torchwheel_runtime.validate.at_load import describe_gpu
 from torchwheel_runtime.validate.findings import drop_ignored, ignored_rules
 
 
@@ -82,7 +82,7 @@ class ChosenParts:
     def _line(self, choice: KernelChoice, ways: Mapping[str, Way]) -> str:
         used = (choice.used.name if choice.used else None, ways_text(ways) if ways else None)
         no_use = "torch has no code for it" if self._is_idle(choice) else WAY_TEXTS["fallback"]
-        texts = ("; ".join(filter(None, used)) or no_use, together(choice.others))
+        texts = ("; ".join(filter(None, used)) or no_use, reasons_text(choice.others))
         return f"{describe_gpu(choice.gpu)}: {'; '.join(filter(None, texts))}"
 
     def unserved(self, operator: Operator) -> Mapping[int, str]:
@@ -112,17 +112,11 @@ class ChosenParts:
         )
 
 
-def choose_parts(
-    extension: Extension,
-    package: Path,
-    *,
-    ask_driver: bool,
-    environ: Mapping[str, str] = os.environ,
-) -> ChosenParts:
+def choose_parts(extension: Extension, package: Path, *, ask_driver: bool) -> ChosenParts:
     """Choose the libraries for this machine, verify them, and open the kernel libraries.
 
-    The driver is asked where there may be GPUs: a torch for CPUs needs no kernels. `environ` may
-    name the kernel library to use, and rules to ignore.
+    The driver is asked where there may be GPUs: a torch for CPUs needs no kernels. The environment
+    may name the kernel library to use, and rules to ignore.
 
     Raises:
         TorchwheelError: no intact front end serves this torch.
@@ -139,13 +133,13 @@ def choose_parts(
         torch,
         probe.glibc_version(),
         split_absent(find_driver(backend))[0] if ask_driver and backend else None,
-        _forced(claims, environ),
-        ignored_rules(environ),
+        _forced_library(claims),
+        ignored_rules(),
     )
     front_end = choose_front_end(claims.parts, here)
     if isinstance(front_end, str):
         raise TorchwheelError(front_end)
-    _report_ignored(front_end, here, (), environ)
+    drop_ignored(here.findings(front_end))  # prints each
     names = tuple(part.name for part in claims.parts if part.kind == "front_end")
     library, interface = verify_part(front_end, package)
     library.prepare()
@@ -162,13 +156,13 @@ def choose_parts(
     choices = _open_kernels(fitting, package, interface)
     for choice in choices:
         if choice.used:
-            _report_ignored(choice.used, here, (choice.gpu,), environ)
+            drop_ignored(here.findings(choice.used, (choice.gpu,)))
     return dataclasses.replace(chosen, choices=choices, torch_archs=archs_of_torch())
 
 
-def _forced(claims: Claims, environ: Mapping[str, str]) -> str | None:
+def _forced_library(claims: Claims) -> str | None:
     """The kernel library that the environment names; an unknown name is a warning."""
-    name = environ.get(LIBRARY_VARIABLE)
+    name = os.environ.get(LIBRARY_VARIABLE)
     names = [part.name for part in claims.parts if part.kind == "kernels"]
     if not name or name in names:
         return name or None
@@ -177,17 +171,6 @@ def _forced(claims: Claims, environ: Mapping[str, str]) -> str | None:
         "the best library for each GPU is used"
     )
     return None
-
-
-def _report_ignored(
-    part: Part, here: Installation, gpus: Sequence[Gpu], environ: Mapping[str, str]
-) -> None:
-    """Print the findings that TORCHWHEEL_IGNORE lets pass for a library that is used."""
-    if here.ignored:
-        driver = here.driver if gpus else None
-        needs, package = part.needs, here.package
-        findings = load_findings(needs, here.torch, here.glibc, driver, gpus, package=package)
-        drop_ignored(findings, environ)
 
 
 def _open_kernels(

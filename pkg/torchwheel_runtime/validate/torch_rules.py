@@ -30,18 +30,6 @@ def range_contains(torch_range: str, version: str) -> bool:
         prefix, numbers = version_numbers(series[1]), version_numbers(final[1])
         padded = numbers + (0,) * len(prefix)
         return padded[: len(prefix)] == prefix
-    return _packaging_contains(torch_range, version)
-
-
-def _without_zeros(text: str) -> tuple[int, ...]:
-    """2.11 and 2.11.0 are one release."""
-    numbers = version_numbers(text)
-    while numbers and numbers[-1] == 0:
-        numbers = numbers[:-1]
-    return numbers
-
-
-def _packaging_contains(torch_range: str, version: str) -> bool:
     from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - slow to import
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415
 
@@ -52,23 +40,24 @@ def _packaging_contains(torch_range: str, version: str) -> bool:
     return SpecifierSet(torch_range).contains(parsed, prereleases=True)
 
 
-_SHARED = {"any": 0, "major": 1, "minor": 2}
+def _without_zeros(text: str) -> tuple[int, ...]:
+    """2.11 and 2.11.0 are one release."""
+    numbers = version_numbers(text)
+    while numbers and numbers[-1] == 0:
+        numbers = numbers[:-1]
+    return numbers
 
 
 @functools.cache
 def _table() -> dict[str, Any]:
-    from torchwheel_runtime import (  # noqa: PLC0415 - the import of an extension seldom needs it
-        data,
-    )
+    from torchwheel_runtime import data  # noqa: PLC0415 - an import seldom needs it
 
     table: dict[str, Any] = data.read("compat.json")
     return table
 
 
-def shared_parts(backend: Backend, abi: str) -> tuple[int, str]:
-    """How many numbers of a release a toolkit and torch must share, and why."""
-    rule = _table()["toolkit_torch"][backend][abi]
-    return _SHARED[rule["shared"]], str(rule["why"])
+_SHARED = {"any": 0, "major": 1, "minor": 2}
+"""How many numbers of a release a toolkit and torch must share."""
 
 
 def driver_floor(release: str) -> tuple[str, str] | None:
@@ -177,12 +166,13 @@ def toolkit_mismatch(
         return None
     if minor_version(built_with) == minor_version(release):  # the usual case reads no table
         return None
-    size, why = shared_parts(backend, abi)
+    rule = _table()["toolkit_torch"][backend][abi]
+    size = _SHARED[rule["shared"]]
     if version_numbers(built_with)[:size] == version_numbers(release)[:size]:
         return None
     shared = ".".join(map(str, version_numbers(built_with)[:size]))
     name = BRANDS[backend]
-    return f"{name} {shared}, that of {describe_torch(torch)} ({why})", shared
+    return f"{name} {shared}, that of {describe_torch(torch)} ({rule['why']})", shared
 
 
 def other_wheel(package: str) -> str:

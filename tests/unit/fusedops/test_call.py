@@ -7,6 +7,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from torch.autograd import forward_ad  # noqa: E402
 
 import fusedops  # noqa: E402
+from fusedops import autograd  # noqa: E402
 from fusedops.call import AUTOGRAD, call, call_in_place, excluded  # noqa: E402
 
 BIAS = torch.linspace(-1, 1, 5)
@@ -91,16 +92,6 @@ def test_a_gradient_by_a_transform_is_not_lost(transform):
     torch.testing.assert_close(transform(loss)(x, BIAS), transform(exact)(x, BIAS))
 
 
-@pytest.mark.nightly  # test_runtime.py of tests/smoke compiles every operator
-def test_a_gradient_inside_a_compiled_function():
-    x, bias = torch.randn(3, 5, requires_grad=True), BIAS.clone().requires_grad_()
-    compiled = torch.compile(loss, backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(
-        torch.autograd.grad(compiled(x, bias), (x, bias)),
-        torch.autograd.grad(exact(x, bias), (x, bias)),
-    )
-
-
 def in_place(x):
     heads = x.view(1, 1, 1, -1)
     return fusedops.apply_rotary_pos_emb_(heads, heads.clone(), rotary_dim=2)[0]
@@ -127,3 +118,22 @@ def test_a_tangent_is_refused_not_lost(function, transform):
         transform(function)(x)
     with forward_ad.dual_level():
         function(x)
+
+
+PLAIN, WANTED = torch.ones(2), torch.ones(2, requires_grad=True)
+
+
+@pytest.mark.parametrize(
+    ("args", "keywords", "wants"),
+    [
+        ((), {}, False),
+        ((PLAIN, None, 3, "tanh"), {"eps": 1e-5}, False),
+        ((PLAIN, WANTED), {}, True),
+        ((PLAIN,), {"bias": WANTED}, True),
+        ((PLAIN, WANTED.detach()), {}, False),
+    ],
+)
+def test_whether_a_gradient_is_wanted(args, keywords, wants):
+    """torch 2.6 has no function for it; where there is one, it says the same."""
+    assert autograd.any_requires_grad(*args, **keywords) is wants
+    assert autograd.asks_for_gradients(*args, **keywords) is wants

@@ -42,29 +42,21 @@ def from_clang(folder: Path, name: str) -> tuple[GpuCode, ...]:
     return read_hip_code(library(folder, (OUTPUTS / name).read_bytes(), registered=2))
 
 
-def test_two_files_of_hip_5_7(tmp_path: Path) -> None:
-    assert from_clang(tmp_path, "two_files_5.7.hip_fatbin") == tuple(
-        GpuCode("hsaco", parse(arch), kernels)
+@pytest.mark.parametrize(
+    ("name", "targets"),
+    [
+        ("two_files_5.7", "gfx1100 gfx90a"),
+        ("features_7.2", "gfx908:sramecc+:xnack- gfx90a:xnack+ gfx90a:xnack-"),
+        # 6.4 writes version 2 of the packed form, 7.2 version 3.
+        pytest.param("packed_6.4", "gfx1100 gfx90a", marks=needs_zstd),
+        pytest.param("packed_7.2", "gfx1100 gfx90a", marks=needs_zstd),
+    ],
+)
+def test_two_files_by_clang(tmp_path: Path, name: str, targets: str) -> None:
+    assert from_clang(tmp_path, f"{name}.hip_fatbin") == tuple(
+        GpuCode("hsaco", parse(target), kernels)
         for kernels in KERNELS
-        for arch in ("gfx1100", "gfx90a")
-    )
-
-
-def test_features_of_hip_7_2(tmp_path: Path) -> None:
-    targets = "gfx908:sramecc+:xnack-", "gfx90a:xnack+", "gfx90a:xnack-"
-    assert from_clang(tmp_path, "features_7.2.hip_fatbin") == tuple(
-        GpuCode("hsaco", parse(target), kernels) for kernels in KERNELS for target in targets
-    )
-
-
-@needs_zstd
-@pytest.mark.parametrize("release", ["6.4", "7.2"])
-def test_packed_by_clang(tmp_path: Path, release: str) -> None:
-    """6.4 writes version 2 of the packed form, 7.2 version 3."""
-    assert from_clang(tmp_path, f"packed_{release}.hip_fatbin") == tuple(
-        GpuCode("hsaco", parse(arch), kernels)
-        for kernels in KERNELS
-        for arch in ("gfx1100", "gfx90a")
+        for target in targets.split()
     )
 
 

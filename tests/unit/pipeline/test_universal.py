@@ -124,7 +124,7 @@ class Compiler:
 
     def build(self, part: Variant, out: Path) -> BuiltWheel:
         self.begun.append(part.library)
-        self.meeting.wait(10)
+        self.meeting.wait(60)
         if part.library == self.failing:
             raise TorchwheelError("g++ died")
         name = f"demo/_lib/{part.part}/{part.library}.so"

@@ -21,7 +21,7 @@ from torchwheel_runtime.runtime.choice import (
     choose_front_end,
     choose_kernels,
     has_code,
-    together,
+    reasons_text,
 )
 
 (UNIVERSAL,) = select(load(Path("matrix.yaml")), ["universal"])
@@ -91,7 +91,7 @@ def test_each_library_that_is_not_chosen_has_a_reason():
     assert set(others) == {"cu124", "rocm6.4", "rocm7.2"}
     assert others["cu124"] == "cu130 fits better"
     assert "a torch built for ROCm" in others["rocm7.2"]
-    assert together(others).count("a torch built for ROCm") == 1
+    assert reasons_text(others).count("a torch built for ROCm") == 1
 
 
 def test_a_library_that_proved_unfit_has_its_own_reason():

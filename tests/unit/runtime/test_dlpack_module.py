@@ -18,36 +18,34 @@ TEXT = b"torchwheel_use_kernels\0torchwheel_interface=12ab\0"
 
 
 @pytest.fixture
-def package(tmp_path, monkeypatch) -> Path:
-    """An installed package whose module has the right bytes, but is no library."""
+def package(tmp_path, monkeypatch, request) -> Path:
+    """An installed package whose module is no library: its bytes, and those that are claimed."""
+    data, claimed = getattr(request, "param", (TEXT, TEXT))
     library = tmp_path / FILE
     library.parent.mkdir(parents=True)
-    library.write_bytes(TEXT)
-    part = Part("entry_points", "dlpack", FILE, hashlib.sha256(TEXT).hexdigest())
+    library.write_bytes(data)
+    part = Part("entry_points", "dlpack", FILE, hashlib.sha256(claimed).hexdigest())
     claims = Claims("universal", "universal", "2.6", parts=(part,))
     monkeypatch.setattr(front_end, "installed_claims", lambda _: claims)
     monkeypatch.setattr(torch.Tensor, "__dlpack_c_exchange_api__", object(), raising=False)
     return tmp_path / "pkg"
 
 
-def test_the_verified_file_is_imported(package):
-    with pytest.raises(ImportError, match=r"dlpack\.abi3\.so: "):
-        front_end.import_entry_points(EXTENSION, package)
+TAKES_NONE = TEXT.replace(b"use_kernels", b"use_nothing")
 
 
-def test_another_file_is_not_imported(package):
-    (package.parent / FILE).write_bytes(TEXT + b"x")
-    with pytest.raises(TorchwheelError, match="expected the file that was installed"):
-        front_end.import_entry_points(EXTENSION, package)
-
-
-def test_a_module_that_takes_no_kernels_is_refused(package, monkeypatch):
-    data = TEXT.replace(b"use_kernels", b"use_nothing")
-    (package.parent / FILE).write_bytes(data)
-    part = Part("entry_points", "dlpack", FILE, hashlib.sha256(data).hexdigest())
-    claims = Claims("universal", "universal", "2.6", parts=(part,))
-    monkeypatch.setattr(front_end, "installed_claims", lambda _: claims)
-    with pytest.raises(TorchwheelError, match="expected a front end that has"):
+@pytest.mark.parametrize(
+    ("package", "error", "says"),
+    [
+        ((TEXT, TEXT), ImportError, r"dlpack\.abi3\.so: "),  # what was verified is imported
+        ((TEXT + b"x", TEXT), TorchwheelError, "expected the file that was installed"),
+        ((TAKES_NONE, TAKES_NONE), TorchwheelError, "expected a front end that has"),
+    ],
+    ids=["verified", "another", "takes no kernels"],
+    indirect=["package"],
+)
+def test_the_file_is_verified_before_it_is_imported(package, error, says):
+    with pytest.raises(error, match=says):
         front_end.import_entry_points(EXTENSION, package)
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -70,17 +71,9 @@ def test_threads_wait_for_the_one_that_builds(ops):
         return lambda: made.append(kernels(ops))
 
     FirstCall(ops, ("double", "negate"), "CPU", obtain)
-    found = []
-
-    def call():
-        found.append(getattr(torch.ops, ops).double(torch.ones(1)).item())
-
-    threads = [threading.Thread(target=call) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [2.0] * 8
+    double = getattr(torch.ops, ops).double
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda _: double(torch.ones(1)).item(), range(8))) == [2.0] * 8
     assert len(made) == 1
 
 
@@ -125,3 +118,22 @@ def test_a_thread_in_an_interceptor_can_go_on_after_its_removal():
     program = Path(__file__).with_name("removed_interceptor.py")
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "2.0\n"), done.stderr
+
+
+# The first call on a GPU waits for each module that it imports.
+
+SCRIPT = """
+import sys
+import torchwheel_runtime.runtime.universal
+heavy = {"packaging", "rich", "filelock", "elftools", "pydantic", "ninja", "subprocess"}
+heavy |= {"torchwheel", "torchwheel_runtime.toolkit"}
+heavy |= {"torchwheel_runtime.machine.toolkits", "torchwheel_runtime.arch.lists"}
+print(sorted(heavy & set(sys.modules)))
+"""
+
+
+def test_libraries_are_chosen_without_what_builds_need():
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], check=True, capture_output=True, text=True
+    )
+    assert done.stdout == "[]\n"

@@ -91,7 +91,7 @@ def test_the_library_is_built_for_this_process_alone(homeless, tmp_path, monkeyp
     monkeypatch.setattr(operator_library, "find_local_build", lambda *_: (None, None))
     monkeypatch.setattr(operator_library, "make_library", make)
     extension = Extension(package="demo", sources="csrc", operators=())
-    library, step = operator_library.obtain_library(extension, tmp_path, "scale", {})
+    library, step = operator_library.obtain_library(extension, tmp_path, "scale")
     (folder,) = folders
     assert (library, step) == (folder / "x.so", "jit cache")
     assert stat.S_IMODE(Path(folder).stat().st_mode) == 0o700

@@ -97,19 +97,6 @@ def test_which_driver_compiles_which_ptx(driver, release, can):
     assert torch_rules.compiles_ptx(driver, release) is can
 
 
-@pytest.mark.parametrize(
-    ("backend", "abi", "size"),
-    [("cuda", "stable", 0), ("cuda", "aten", 1), ("rocm", "stable", 1), ("rocm", "aten", 1)],
-)
-def test_how_much_of_a_release_is_shared(backend, abi, size):
-    assert torch_rules.shared_parts(backend, abi)[0] == size
-
-
-def test_unknown_releases_have_no_rules():
-    assert torch_rules.host_bounds("99.0") == {}
-    assert torch_rules.driver_floor("99.0") is None
-
-
 def test_bounds_agree_with_torchs_own():
     """torch keeps bounds for some releases: they may be narrower, for its headers' sake."""
     cpp_extension = pytest.importorskip("torch.utils.cpp_extension")
@@ -131,13 +118,10 @@ def say(names: str) -> dict[str, str]:
     return {"TORCHWHEEL_IGNORE": names}
 
 
-def test_nothing_is_let_pass_unasked(capsys):
+def test_what_is_let_pass_is_said_every_time(capsys):
     assert drop_ignored([GLIBC, DRIVER], {}) == (GLIBC, DRIVER)
     assert drop_ignored([GLIBC], say("")) == (GLIBC,)
     assert capsys.readouterr().err == ""
-
-
-def test_what_is_let_pass_is_said_every_time(capsys):
     line = (
         "torchwheel: warning: TORCHWHEEL_IGNORE lets pass: glibc: expected glibc 2.31; found "
         "glibc 2.28; use a newer system\n"
@@ -162,16 +146,11 @@ def test_an_unknown_rule_is_an_error_with_the_nearest(names, advice):
     assert str(caught.value).startswith(advice)
 
 
-@given(st.lists(st.sampled_from(list(RULES))), st.sampled_from([",", " ,", ", "]))
-def test_every_rule_can_be_named(rules, comma):
-    assert ignored_rules(say(comma.join(rules))) == set(rules)
-
-
-@given(st.text(max_size=30))
+@given(st.text(max_size=30) | st.lists(st.sampled_from(list(RULES))).map(" , ".join))
 def test_any_text_names_rules_or_is_one_line(text):
-    known = all(name.strip() in ("", *RULES) for name in text.split(","))
-    if known:
-        assert ignored_rules(say(text)) <= set(RULES)
+    names = {name.strip() for name in text.split(",")} - {""}
+    if names <= set(RULES):
+        assert ignored_rules(say(text)) == names
     else:
         with pytest.raises(UsageError) as caught:
             ignored_rules(say(text))
@@ -221,21 +200,13 @@ def test_a_range_holds_what_packaging_says_it_does(wanted, version):
     ("wanted", "version", "inside"),
     [
         (">=2.11", "2.11.0+cu130", True),
-        (">=2.11", "2.11", True),
         (">=2.11.0", "2.11", True),
-        (">=2.11", "2.10.1", False),
         (">=2.11", "2.6.0+cu124", False),  # as numbers, not as text
-        (">=2.11", "3.0", True),
         (">=2.12", "2.12.0a0+gitf1a6e6c", False),
         (">=2.11", "2.12.0.dev20260401+cu130", True),
-        ("==2.6.*", "2.6.0+cu124", True),
         ("==2.6.*", "2.60.0", False),
-        ("==2.6.*", "2", False),
         ("==2.0.*", "2", True),
         ("==2.6.*", "2.6.0a0+ecf3bae40a.nv25.01", True),
-        (">=2.6,<2.9", "2.8.0", True),
-        (">=2.6,<2.9", "2.9.0", False),
-        ("", "2.9.0", True),
         (">=2.6", "2.8.0_of_my_own!", True),
         (">=2.6", "main", False),
     ],
