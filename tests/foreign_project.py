@@ -69,6 +69,12 @@ CODE = frozenset(
 TAG_FORMS = {
     "nothing": ("", "", "", "", ""),
     "options": ("", "options={'bdist_wheel': {'py_limited_api': 'cp39'}}", "", "", "cp39"),
+    "options under a condition": (
+        "limited = True\n",
+        "options={'bdist_wheel': {'py_limited_api': 'cp39'}} if limited else {}",
+        *("", ""),
+        "cp39",
+    ),
     "options of a variable": (
         "API = 'cp39'\noptions = {}\noptions['bdist_wheel'] = dict(py_limited_api=API)\n",
         "options=options",

@@ -67,7 +67,8 @@ def run(command: str, folder: Path, environment: dict[str, str], status: int = 0
 
 def next_commands(said: str) -> list[str]:
     """What adopt prints as the next steps, without `cd`."""
-    return [line.strip() for line in said.partition("Next:\n")[2].splitlines()][1:]
+    lines = [line.strip() for line in said.partition("Next:\n")[2].splitlines()]
+    return [line for line in lines if not line.startswith("cd ")]
 
 
 def test_an_adopted_tree_shows_its_matrix_at_once(tmp_path, environment):

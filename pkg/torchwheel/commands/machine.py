@@ -178,8 +178,8 @@ def adopt(options: argparse.Namespace) -> int:
         notes = adopt.notes(options.folder, into, files)
         adopt.write_files(into, planned)
     print(adopt.report(project, into, planned, notes))
-    there = shlex.quote(str(into))
-    print(f"Next:\n  cd {there}\n  " + (f"{_NOX} -s matrix" if wheels else "torchwheel matrix"))
+    enter = "" if into.resolve() == Path.cwd() else f"  cd {shlex.quote(str(into))}\n"
+    print(f"Next:\n{enter}  " + (f"{_NOX} -s matrix" if wheels else "torchwheel matrix"))
     if not wheels and not options.workflows:
         print(
             "Before a push: name torchwheel's repository and a commit of it, in place of "

@@ -1,8 +1,10 @@
-"""An nvcc or hipcc that holds the archs of a build.
+"""A compiler that holds the archs of a build, and the C++ standard of torch's headers.
 
-`python gpu_compiler.py ARCHS BY PROGRAM… -- ARGUMENTS…`: ARCHS is an arch list ("8.0;9.0+PTX",
-"gfx90a;gfx1100"), BY is `archs_by` of matrix.yaml, PROGRAM… the compiler with its launcher. A
-setup.py that names archs itself is stopped at its first file, not after hours by a gate. Where a
+`python gpu_compiler.py ARCHS BY STANDARD PROGRAM… -- ARGUMENTS…`: ARCHS is an arch list
+("8.0;9.0+PTX", "gfx90a;gfx1100"), BY is `archs_by` of matrix.yaml, STANDARD is e.g. 20, PROGRAM…
+the compiler with its launcher. A setup.py that names archs itself is stopped at its first file, not
+after hours by a gate. One that names an older standard than torch's headers need (-std=c++17) has
+it raised in the calls that include them: torch leaves a standard that is named as it is. Where a
 build is only planned, any compiler is held so, and makes empty objects of the project's files: some
 are compiled without the ninja that lists the steps. Standard library only: it runs for every file,
 in any Python.
@@ -12,6 +14,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 _OPTIONS = ("-gencode", "--generate-code")
 _CODE_OPTIONS = ("-code", "--gpu-code", "--offload-arch", "--amdgpu-target")
@@ -22,13 +25,17 @@ FAILED = 1
 PLANNED = "TORCHWHEEL_PLANNED"
 """Names the folder of a project whose build is only planned."""
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".cu", ".hip", ".C")
+_STANDARD = re.compile(r"((?:.*[-,]std=)?(?:c|gnu)\+\+)([0-9][0-9]|0x|1y|1z|2a|2b|2c)")
+_YEARS = {"98": 3, "0x": 11, "1y": 14, "1z": 17, "2a": 20, "2b": 23, "2c": 26}
+_TORCH = "/torch/include"
+_LISTS = ("--options-file", "-optf")
 # Where CMake and Meson try compilers.
 _TRIALS = re.compile(r"/(CMakeFiles|meson-private)/")
 
 
-def guard(python: str, archs: str, by: str, compiler: Sequence[str]) -> "list[str]":
+def guard(python: str, archs: str, by: str, standard: int, compiler: Sequence[str]) -> "list[str]":
     """The command that runs `compiler` through this file; its arguments follow."""
-    return [python, "-S", "-E", __file__, archs, by, *compiler, "--"]
+    return [python, "-S", "-E", __file__, archs, by, str(standard), *compiler, "--"]
 
 
 def split(arguments: Sequence[str]) -> "tuple[list[str], list[str]]":
@@ -122,6 +129,34 @@ def fault_of(codes: "set[str]", archs: str, by: str) -> "str | None":
     )
 
 
+def raise_standard(call: Sequence[str], standard: int) -> "list[str]":
+    """The call, with at least this C++ standard where it includes torch's headers."""
+
+    def at_least(word: str) -> str:
+        found = _STANDARD.fullmatch(word)
+        if found is None:
+            return word
+        year = _YEARS.get(found[2]) or int(found[2])
+        return f"{found[1]}{standard}" if year < standard else word
+
+    return [at_least(word) for word in call] if _includes_torch(call) else list(call)
+
+
+def _includes_torch(call: Sequence[str]) -> bool:
+    """Whether a call looks for headers in torch's folder, also by a list of CMake's."""
+    if any(_TORCH in word for word in call):
+        return True
+    lists = [call[at + 1] for at, word in enumerate(call[:-1]) if word in _LISTS]
+    lists += [word.lstrip("@") for word in call if word.startswith("@")]
+    for path in lists:
+        try:
+            if _TORCH in Path(path).read_text(encoding="utf-8", errors="replace"):
+                return True
+        except OSError:
+            continue  # the compiler says what is wrong with it
+    return False
+
+
 def file_alone(call: Sequence[str], project: str) -> "str | None":
     """The file of a project that a call compiles."""
     own = os.path.realpath(project) + os.sep
@@ -141,10 +176,10 @@ def empty_object(call: Sequence[str], file: str) -> "list[str]":
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Check the archs of a call, then become the compiler."""
-    archs, by, *rest = arguments
+    """Check the archs of a call, raise its C++ standard, then become the compiler."""
+    archs, by, standard, *rest = arguments
     end = rest.index("--")
-    program, call = rest[:end], rest[end + 1 :]
+    program, call = rest[:end], raise_standard(rest[end + 1 :], int(standard))
     named, others = split(call)
     compiles = any(word in _COMPILES for word in call)
     project = os.environ.get(PLANNED)

@@ -326,11 +326,16 @@ def image_of(matrix: Matrix, variant: Variant, root: Path) -> Image:
             f"{variant.id}: is cross-compiled for linux_aarch64 with a toolkit from PyPI only; "
             f"build it on a machine of {variant.platform}"
         )
-    of_headers = variant.torch_release if variant.abi == "aten" and not variant.part else None
-    standard = cxx_standard(of_headers)
+    standard = standard_of(variant)
     return cuda_image(
         recipes, toolkit, python_of(matrix, variant), variant.platform, cross, standard
     )
+
+
+def standard_of(variant: Variant) -> int:
+    """The C++ standard of the torch headers that a variant includes, e.g. 20."""
+    aten = variant.abi == "aten" and not variant.part
+    return cxx_standard(variant.torch_release if aten else None)
 
 
 def emulated_image(matrix: Matrix, variant: Variant, root: Path) -> Image | None:

@@ -28,6 +28,8 @@ from torchwheel_runtime.text import join_names, shorten
 _KINDS = frozenset(
     {"CUDAExtension", "CppExtension", "SyclExtension", "Extension", "CMakeExtension"}
 )
+# The arguments of setup() that decide something in a matrix.
+_READ = frozenset({"extras_require", "install_requires", "options", "packages", "python_requires"})
 _OPEN = re.compile(r"(sm|compute)_\Z")
 
 
@@ -61,6 +63,33 @@ def search_setup(content: bytes, where: str = SETUP, file: str = SETUP) -> Build
 def _is_off(node: ast.expr) -> bool:
     """Whether an argument is plainly False or None."""
     return isinstance(node, ast.Constant) and not node.value
+
+
+def _is_empty(node: ast.expr) -> bool:
+    """Whether an expression plainly says nothing: None, "", [] or {}."""
+    match node:
+        case ast.Dict(keys=[]) | ast.List(elts=[]) | ast.Tuple(elts=[]):
+            return True
+        case _:
+            return _is_off(node)
+
+
+def _conditional(node: ast.expr) -> ast.expr | None:
+    """The one branch of `A if … else {}` that is not empty; None for anything else."""
+    if not isinstance(node, ast.IfExp):
+        return None
+    branches = [one for one in (node.body, node.orelse) if not _is_empty(one)]
+    return branches[0] if len(branches) == 1 else None
+
+
+def _is_limited(call: ast.Call) -> bool:
+    """Whether a call that makes an extension asks for Python's limited API."""
+    return any(one.arg == "py_limited_api" and not _is_off(one.value) for one in call.keywords)
+
+
+def _targets(node: ast.Assign) -> set[str]:
+    """The names that an assignment binds."""
+    return {one.id for one in node.targets if isinstance(one, ast.Name)}
 
 
 class _Search(SwitchSearch):
@@ -104,11 +133,32 @@ class _Search(SwitchSearch):
             if one.arg is None:
                 self.ask(one.value, "arguments of setup() are in a variable; compare them")
                 continue
+            given = self._bound_for(one.value)
+            branch = _conditional(given)
+            value = branch or given
             try:
-                values[one.arg] = self.resolve_text(one.value) or ast.literal_eval(one.value)
+                values[one.arg] = self.resolve_text(value) or ast.literal_eval(value)
             except (ValueError, TypeError):
                 code[one.arg] = self.place(one.value)
+                continue
+            if branch and one.arg in _READ:
+                self.ask(branch, f"{one.arg} of setup() is under a condition, and was taken")
         return values, code
+
+    def _bound_for(self, argument: ast.expr) -> ast.expr:
+        """What a variable holds that is bound at the top of the file and used here alone.
+
+        Anything else is returned as it is: code may have changed it.
+        """
+        if not isinstance(argument, ast.Name):
+            return argument
+        names = [one for one in self.nodes if isinstance(one, ast.Name) and one.id == argument.id]
+        bound = [
+            one.value
+            for one in self.nodes
+            if isinstance(one, ast.Assign) and one.col_offset == 0 and argument.id in _targets(one)
+        ]
+        return bound[0] if len(bound) == 1 and len(names) == 2 else argument
 
     def _stable(self) -> Iterator[Mention]:
         """The torch of each definition of TORCH_TARGET_VERSION, as a flag or as a pair."""
@@ -119,20 +169,30 @@ class _Search(SwitchSearch):
                 yield Mention(minor, self.place(node))
 
     def _extensions(self) -> Iterator[DeclaredExtension]:
-        called = {id(one.func) for one in self.calls}
         for node in self.nodes:
             if isinstance(node, ast.Assign):
-                # `E = CppExtension if … else CUDAExtension`
-                for one in ast.walk(node.value):
-                    kind = dotted_name(one).rpartition(".")[2]
-                    if kind in _KINDS and id(one) not in called:
-                        self.ask(node, f"a {kind} is made by code; see that it is compiled")
-                        yield DeclaredExtension(kind, self.place(node), None)
+                limited = any(
+                    _is_limited(one) for one in self.calls if called_name(one) in _targets(node)
+                )
+                for kind in self._kinds_in(node):
+                    self.ask(node, f"a {kind} is made by code; see that it is compiled")
+                    yield DeclaredExtension(kind, self.place(node), None, limited)
             elif isinstance(node, ast.Call) and called_name(node) in _KINDS:
                 named = {one.arg: one.value for one in node.keywords if one.arg}
                 name = self.resolve_text(named.get("name", node.args[0] if node.args else None))
-                limited = "py_limited_api" in named and not _is_off(named["py_limited_api"])
-                yield DeclaredExtension(called_name(node), self.place(node), name, limited)
+                yield DeclaredExtension(
+                    called_name(node), self.place(node), name, _is_limited(node)
+                )
+
+    def _kinds_in(self, node: ast.Assign) -> list[str]:
+        """The kinds that a variable stands for: `E = CppExtension if … else CUDAExtension`."""
+        called = {id(one.func) for one in self.calls}
+        names = [
+            dotted_name(one).rpartition(".")[2]
+            for one in ast.walk(node.value)
+            if id(one) not in called
+        ]
+        return [name for name in names if name in _KINDS]
 
     def _archs(self) -> Iterator[CudaArch]:
         docstrings = {id(node.value) for node in self.nodes if isinstance(node, ast.Expr)}
@@ -162,6 +222,9 @@ class _Search(SwitchSearch):
 
     def _find_tag_by_code(self, arguments: Mapping[str, object]) -> None:
         """Ask a person where something but a plain `options` of setup() decides the wheel's tag."""
+        extensions = _KINDS.union(
+            *(_targets(n) for n in self.nodes if isinstance(n, ast.Assign) and self._kinds_in(n))
+        )
         for node in self.nodes:
             match node:
                 case (
@@ -173,7 +236,7 @@ class _Search(SwitchSearch):
                     decides = "options" not in arguments
                 case ast.Call(keywords=keywords):
                     names = {one.arg for one in keywords}
-                    decides = "py_limited_api" in names and called_name(node) not in _KINDS
+                    decides = "py_limited_api" in names and called_name(node) not in extensions
                 case _:
                     decides = False
             if decides:

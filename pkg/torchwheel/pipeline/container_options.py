@@ -12,7 +12,7 @@ import torchwheel_runtime
 from torchwheel.compilers.compiler_cache import ENDLESS
 from torchwheel.image.engine import Engine, Volume
 from torchwheel.image.images import BuiltImage
-from torchwheel.image.recipes import is_cross
+from torchwheel.image.recipes import is_cross, standard_of
 from torchwheel.inspect.project_scripts import why_empty
 from torchwheel.matrix.sections import Toolkit
 from torchwheel.matrix.variants import Variant
@@ -47,6 +47,7 @@ TORCH = "/opt/torch"
 TORCHWHEEL = "/opt/torchwheel"
 UV_CACHE = "/cache/uv"
 CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
+COPIED_BUNDLE = "/cibuildwheel-ca-bundle.pem"
 OWN: tuple[Volume, ...] = tuple(
     (half.__path__[0], f"{TORCHWHEEL}/{half.__name__}", "ro")
     for half in (torchwheel, torchwheel_runtime)
@@ -210,6 +211,7 @@ def plan_of(run: Run, variant: Variant, shard: Shard | None = None) -> OwnBuildP
         cxx=Path(paths.cxx or "/usr/bin/g++"),
         launcher=("sccache",) if run.launcher else (),
         python=ordinary.python if ordinary else "each",
+        standard=standard_of(variant),
         work="shard" if shard else linked,
         shard=str(shard or Shard()),
         why_empty=why_empty(run.source),

@@ -57,15 +57,18 @@ _ERROR = re.compile(rf"torchwheel: |error: |E   |{_OF_CMAKE}|{process.RAISED.pat
 # Error lines that give no reason, or one of several: a compiler or CMake failed.
 _COMPILER_FAILED = re.compile(
     r"error: command .* failed|error: Command .* returned non-zero exit status"
-    rf"|RuntimeError: Error compiling objects|subprocess\.CalledProcessError: |{_OF_CMAKE}"
+    r"|RuntimeError: Error compiling objects|subprocess\.CalledProcessError: "
+    rf"|scikit_build_core\.errors\.FailedLiveProcessError: |{_OF_CMAKE}"
 )
-# pypa/build says so of a backend, after a blank line and a tip.
-_BACKEND_ENDED = re.compile(r"(ERROR )?Backend subprocess exited")
-_TIP = "TIP "
+# pypa/build says so of a backend, after a blank line and a tip; cibuildwheel of a command, after a
+# mark.
+_ENDED = re.compile(r"(ERROR )?Backend subprocess exited|cibuildwheel: error: Command ")
+_MARKS = ("TIP ", "✕")
 _COMPILER_ERROR = re.compile(
     r"ninja: error: |nvcc (fatal|error)|ptxas .*(fatal|error)|\S*/ld: "
     r"|\S[^:(]*[:(]\d+[^ ]* (fatal )?error\b|CMake Error"
 )
+_CAUSE = "  cause: "
 _LONGEST_REASON = 400
 
 
@@ -92,12 +95,15 @@ def failure_reason(log: Path, otherwise: str) -> str:
 def _whole(lines: Sequence[str], number: int) -> str:
     """The error of a line, on one line with those in which it goes on.
 
-    CMake indents them, with empty lines between them. A line that ends with a colon is continued by
-    the next paragraph: setuptools names a path there, and torch a release.
+    CMake indents them, with empty lines between them, and uv indents its causes. A line that ends
+    with a colon is continued by the next paragraph: setuptools names a path there, and torch a
+    release.
     """
     first, rest = lines[number], lines[number + 1 :]
     if first.startswith("CMake Error"):
         more = itertools.takewhile(lambda line: not line or line[0] == " ", rest)
+    elif rest and rest[0].startswith(_CAUSE):
+        more = itertools.takewhile(lambda line: line.startswith(" "), rest)
     elif first.rstrip().endswith(":"):
         more = itertools.takewhile(
             str.strip, itertools.dropwhile(lambda one: not one.strip(), rest)
@@ -109,14 +115,14 @@ def _whole(lines: Sequence[str], number: int) -> str:
 
 
 def _last_words(lines: Sequence[str], otherwise: str) -> str:
-    """`otherwise`; or that the backend ended, with the last line that it printed."""
+    """`otherwise`; or that the backend or a command ended, with the last line that it printed."""
     for number, line in enumerate(lines):
-        if _BACKEND_ENDED.match(line):
-            lines, otherwise = lines[:number], line.removeprefix("ERROR ")
+        if _ENDED.match(line):
+            lines, otherwise = lines[:number], line.removeprefix("ERROR ").rstrip(". ")
             break
-    if not _BACKEND_ENDED.match(otherwise):
+    if not _ENDED.match(otherwise):
         return otherwise
-    said = [line.strip() for line in lines if line.strip() and not line.startswith(_TIP)]
+    said = [text for line in lines if (text := line.strip()) and not text.startswith(_MARKS)]
     return f"{otherwise}; its last line: {said[-1]}" if said else otherwise
 
 
@@ -125,14 +131,17 @@ _SOURCES = (".cu", ".hip", ".cpp", ".cc", ".cxx", ".c")
 
 
 def compile_step(line: str) -> str | None:
-    """E.g. "[2/9] compiling x.cu", of a compiler's command or ninja's line; None of other lines."""
+    """E.g. "compiling x.cu" of a compiler's command; None of other lines.
+
+    Ninja prints a command when it has ended: "[2/9] compiled x.cu".
+    """
     words = line.split()
     inputs = [word for option, word in itertools.pairwise(words) if option == "-c"]
     source = next((word for word in inputs if word.endswith(_SOURCES)), None)
     if source is None:
         return None
-    count = f"{words[0]} " if _COUNT.fullmatch(words[0]) else ""
-    return f"{count}compiling {PurePath(source).name}"
+    name = PurePath(source).name
+    return f"{words[0]} compiled {name}" if _COUNT.fullmatch(words[0]) else f"compiling {name}"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import programs
-from torchwheel.image.engine import LABEL, Engine, volume_options
+from torchwheel.image.engine import LABEL, Engine, Volume, volume_options
 from torchwheel.image.images import BuiltImage, ensure_image, platform_option
 from torchwheel.image.recipes import Image, emulated_image, python_of
 from torchwheel.image.registry import registry_of
@@ -26,6 +26,7 @@ from torchwheel.pipeline.cibuildwheel import (
 )
 from torchwheel.pipeline.container_options import (
     BUNDLED,
+    COPIED_BUNDLE,
     KERNELS,
     OUTPUT,
     OWN,
@@ -154,6 +155,8 @@ class Container:
         )
         options = dataclasses.replace(options, volumes=(*options.volumes, *own))
         _give_volumes(self.engine, options.volumes)
+        bundle = _copied_bundle(self.engine, out / "container")
+        options = dataclasses.replace(options, volumes=(*options.volumes, bundle))
         settings = cibuildwheel_settings(run, variant, self.engine, self.image, options, tried)
         write_text(config, settings_toml(settings))
         environ = {
@@ -281,6 +284,17 @@ def _give_volumes(engine: Engine, volumes: Iterable[tuple[str, str, str]]) -> No
         if mode == "rw":
             Path(host).mkdir(parents=True, exist_ok=True)
             engine.give(Path(host))
+
+
+def _copied_bundle(engine: Engine, folder: Path) -> Volume:
+    """The file in `/` that cibuildwheel 4.3.5 copies the certificates to.
+
+    Only the owner of `/` could make it there, and the user of a container is another.
+    """
+    file = folder / Path(COPIED_BUNDLE).name
+    file.touch()
+    engine.give(file)
+    return (str(file), COPIED_BUNDLE, "rw")
 
 
 def _smoke_record(

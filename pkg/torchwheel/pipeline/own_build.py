@@ -29,6 +29,7 @@ from torchwheel.smoke.testing import EnvironmentTorch
 from torchwheel.toolkit.toolkit_home import (
     assemble_cuda_home,
     assemble_rocm_home,
+    cuda_program,
     set_header_times,
     write_script,
 )
@@ -85,6 +86,7 @@ class OwnBuildPlan:
         cxx: the C++ compiler.
         launcher: the compiler launcher.
         python: the Pythons that a wheel is for: "each", "abi3" or "any".
+        standard: the C++ standard that torch's headers need, e.g. 20.
         work: "plan" to list its steps, "shard" to compile a part of them, "link" to link what
             other jobs compiled; empty for a build as a whole.
         shard: the part, e.g. "2/3".
@@ -101,6 +103,7 @@ class OwnBuildPlan:
     cxx: Path
     launcher: tuple[str, ...]
     python: str
+    standard: int
     work: Work = ""
     shard: str = "1/1"
     why_empty: str = ""
@@ -125,7 +128,10 @@ def prepare(variant: Path, project: Path) -> None:
     # An image with ROCm is of a new system, and has an older one to compile against.
     root = os.environ.get(SYSROOT)
     make_compilers(plan, PLACES, sysroot_flags(Path(root), platform.machine()) if root else ())
-    # setup.py runs for it, and may ask the compiler for its release.
+    facts = _python(["-c", probe_source(), "--torch"], "importing torch")
+    write_text(variant / TORCH_FACTS, last_line(facts) + "\n")
+    pretended_gpu.install(PLACES.environment)
+    # setup.py runs for it, and may ask the compiler for its release and torch for a GPU.
     if missing := _dynamic_requirements(project, plan.settings):
         _install(missing, constraint)
     if plan.work:
@@ -135,9 +141,6 @@ def prepare(variant: Path, project: Path) -> None:
         if real is None:
             raise TorchwheelError("expected a ninja on the PATH of the container, found none")
         replace_ninja(plan, PLACES, Path(real), variant / DIVIDED, keep=True)
-    facts = _python(["-c", probe_source(), "--torch"], "importing torch")
-    write_text(variant / TORCH_FACTS, last_line(facts) + "\n")
-    pretended_gpu.install(PLACES.environment)
 
 
 def make_compilers(
@@ -145,7 +148,8 @@ def make_compilers(
 ) -> Path | None:
     """Make the toolkit's folder, whose compiler holds the archs, and CXX.
 
-    Both compile with the options `older`, which name an older system.
+    Both raise an older C++ standard than torch's headers need, and compile with the options
+    `older`, which name an older system.
 
     Returns:
         CUDA_HOME or ROCM_HOME; None without a toolkit.
@@ -154,18 +158,17 @@ def make_compilers(
     python = os.path.realpath(sys.executable)
     if plan.work == "plan":
         for name, program in (("cc", _c_compiler()), (places.cxx.name, [str(plan.cxx), *older])):
-            held = gpu_compiler.guard(python, "", "", program)
+            held = gpu_compiler.guard(python, "", "", plan.standard, program)
             write_script(places.cxx.with_name(name), held)
-    elif plan.launcher or older:
-        write_script(places.cxx, [*plan.launcher, str(plan.cxx), *older])
     else:
-        places.cxx.parent.mkdir(parents=True, exist_ok=True)
-        places.cxx.symlink_to(plan.cxx)
+        program = [*plan.launcher, str(plan.cxx), *older]
+        write_script(places.cxx, gpu_compiler.guard(python, "", "", plan.standard, program))
     if plan.toolkit is None:
         return None
-    name = "hipcc" if plan.backend == "rocm" else "nvcc"
-    compiler = [*plan.launcher, str(plan.toolkit / "bin" / name), *older]
-    held = gpu_compiler.guard(python, plan.archs, plan.archs_by, compiler)
+    hipcc = plan.toolkit / "bin" / "hipcc"
+    nvcc = cuda_program(places.toolkit_home, plan.toolkit)
+    compiler = [*plan.launcher, str(hipcc if plan.backend == "rocm" else nvcc), *older]
+    held = gpu_compiler.guard(python, plan.archs, plan.archs_by, plan.standard, compiler)
     if plan.backend == "rocm":
         return assemble_rocm_home(places.toolkit_home, plan.toolkit, held)
     return assemble_cuda_home(places.toolkit_home, plan.toolkit, places.environment, held, plan.cxx)

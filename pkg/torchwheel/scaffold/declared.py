@@ -94,8 +94,8 @@ class DeclaredMetadata:
 
 # What a person does where code decides an argument of setup().
 _FILL_IN = {
-    "install_requires": "keep the minors of torch that it wants below `torch`",
-    "python_requires": "keep the Pythons that it wants below `torch`",
+    "install_requires": "under `torch:` of matrix.yaml, leave the minors that it wants",
+    "python_requires": "under `torch:` of matrix.yaml, leave the Pythons that it wants",
 }
 
 

@@ -189,8 +189,11 @@ def _top_packages(folder: Path) -> Iterator[str]:
 
 
 def _distributions(modules: Iterable[str], declared: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The distributions of modules, by what the project declares or is well known; and the rest."""
-    names = {canonicalize_name(one.name) for one in requirements(declared)}
+    """The distributions of modules, by what the project declares or is well known; and the rest.
+
+    What the project takes from an address is among the rest: an index may have another by its name.
+    """
+    names = {canonicalize_name(one.name) for one in requirements(declared) if not one.url}
     found: set[str] = set()
     unknown: list[str] = []
     for module in modules:

@@ -68,6 +68,7 @@ from torchwheel.smoke.testing import import_names, import_torch, run_probe
 from torchwheel.smoke.trial_environment import Environment
 from torchwheel.toolkit.provide import provide
 from torchwheel_runtime.arch.lists import arch_list
+from torchwheel_runtime.arch.releases import cxx_standard
 from torchwheel_runtime.builder.ninja import BYTES_PER_COMPILER, parallel_jobs
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.console import Progress
@@ -163,6 +164,7 @@ class ConfinedBuild:
             cxx=self.host.path,
             launcher=request.launcher,
             python="each",
+            standard=cxx_standard(self.torch.minor),
             work=work,
             shard=str(shard),
         )
@@ -178,7 +180,7 @@ class ConfinedBuild:
             toolkit=toolkit,
             cuda_home=make_compilers(self._plan, self._places),
             host=self.host,
-            cxx=self._places.cxx if request.launcher else self.host.path,
+            cxx=self._places.cxx,
             jobs=self.jobs,
         )
         planned = planned_variables(self._places, self.source) if work == "plan" else {}

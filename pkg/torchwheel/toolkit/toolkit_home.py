@@ -17,6 +17,7 @@ from torchwheel_runtime.toolkit.provision import link_plain_names
 
 HEADER_TIME = 1_000_000_000
 """When torch's headers were written, for all that compile with them."""
+_SYSTEM = Path("/usr")
 _MERGED = ("bin", "include", "lib", "lib64")
 _ROCM_NAMES = ("hip*", "roc*", "thrust", "MIOpen", "miopen")
 """How the headers' folders and the libraries of ROCm's packages begin."""
@@ -37,6 +38,18 @@ def set_header_times(site: Path) -> None:
             os.utime(header, (HEADER_TIME, HEADER_TIME))
 
 
+_PROGRAMS = "compiler"
+
+
+def cuda_program(target: Path, toolkit: Path) -> Path:
+    """The nvcc that a CUDA_HOME's bin/nvcc runs.
+
+    nvcc finds its folders beside the path it is called by, and CMake's FindCUDAToolkit goes by
+    what nvcc says of them. So it is called in the folder that has torch's libraries, too.
+    """
+    return (toolkit / "bin" if toolkit == _SYSTEM else target / _PROGRAMS) / "nvcc"
+
+
 def assemble_cuda_home(
     target: Path, toolkit: Path, site: Path, nvcc: Sequence[str], cxx: Path
 ) -> Path:
@@ -46,10 +59,10 @@ def assemble_cuda_home(
         target: the new folder.
         toolkit: the verified toolkit.
         site: site-packages of the environment that holds torch.
-        nvcc: the command that its bin/nvcc runs: the compiler, after launchers.
+        nvcc: the command that its bin/nvcc runs: `cuda_program`, after launchers.
         cxx: a C++ compiler.
     """
-    if toolkit == Path("/usr"):
+    if toolkit == _SYSTEM:
         # A distribution's toolkit is complete, and its headers must not precede the C++ library's.
         return toolkit
     libraries = sorted((site / "nvidia").glob("*"))
@@ -65,7 +78,7 @@ def assemble_cuda_home(
     (target / "lib").symlink_to("lib64")
     link_plain_names(target / "lib64")
     _make_driver_stub(target, cxx)
-    # nvcc looks for its files beside the path it was called by, so it must not be a link.
+    _link(target / _PROGRAMS, (toolkit / "bin").iterdir())
     write_script(target / "bin" / "nvcc", nvcc)
     _link(target / "bin", (toolkit / "bin").iterdir())
     return target

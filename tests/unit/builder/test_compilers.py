@@ -27,7 +27,7 @@ HARD = ("-gencode", "arch=compute_53,code=sm_53", "-gencode=arch=compute_90,code
 
 def call(archs: str, by: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """The guard with an `echo` for a compiler."""
-    command = [sys.executable, gpu_compiler.__file__, archs, by, "echo", "nvcc", "--", *arguments]
+    command = [*gpu_compiler.guard(sys.executable, archs, by, 20, ["echo", "nvcc"]), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -94,7 +94,7 @@ EMPTY = "-x c -c /dev/null -o "
 )
 def test_a_plan_compiles_no_file_of_the_project(tmp_path, words, planned):
     words = words.replace("PROJECT", str(tmp_path))
-    command = [*gpu_compiler.guard(sys.executable, "5.3", "declared", ["echo"]), *words.split()]
+    command = [*gpu_compiler.guard(sys.executable, "5.3", "declared", 17, ["echo"]), *words.split()]
     for environ, expected in (({gpu_compiler.PLANNED: str(tmp_path)}, planned), ({}, None)):
         done = subprocess.check_output(command, cwd=tmp_path, env=environ, text=True)
         assert done == f"{expected or words}\n"
@@ -102,7 +102,7 @@ def test_a_plan_compiles_no_file_of_the_project(tmp_path, words, planned):
 
 @pytest.mark.parametrize("compiler", ["gcc", "g++"])
 def test_an_empty_object_can_be_linked(tmp_path, compiler):
-    guard = gpu_compiler.guard(sys.executable, "", "", [compiler])
+    guard = gpu_compiler.guard(sys.executable, "", "", 17, [compiler])
     environ = {**os.environ, gpu_compiler.PLANNED: str(tmp_path)}
     (tmp_path / "a.c").write_text("#error it was compiled")
     for words in (["-c", "a.c", "-o", "a.o"], ["-shared", "a.o", "-o", "a.so"]):
@@ -145,6 +145,32 @@ def test_the_ways_to_name_archs(options, codes):
     assert (gpu_compiler.codes_in(named), others) == (codes, ["-c", "a.cu"])
 
 
+@pytest.mark.parametrize(
+    ("given", "compiled"),
+    [
+        ("-std=c++17", "-std=c++20"),
+        ("--std=gnu++14", "--std=gnu++20"),
+        ("--std c++17", "--std c++20"),
+        ("-Xcompiler -Wall,-std=c++1z", "-Xcompiler -Wall,-std=c++20"),
+        ("-std=c++98 -std=c++0x", "-std=c++20 -std=c++20"),
+        # What is not older stays, and C has standards of its own.
+        ("-std=c++2a", "-std=c++2a"),
+        ("-std=c++23", "-std=c++23"),
+        ("-std=c11", "-std=c11"),
+        ("-DFLAGS=-std=c++17x -x c++", "-DFLAGS=-std=c++17x -x c++"),
+    ],
+)
+def test_an_older_standard_than_torchs_headers_need_is_raised(tmp_path, given, compiled):
+    listed = tmp_path / "includes.rsp"
+    listed.write_text("-isystem /env/torch/include")
+    for includes in ("-I/env/torch/include/x", f"--options-file {listed}", f"@{listed}"):
+        words = f"-c a.cu {includes} {given}".split()
+        assert call("9.0", "environment", *words).stdout == f"nvcc -c a.cu {includes} {compiled}\n"
+    for others in ("-I/usr/include", "@/not/there", "--options-file"):
+        words = f"{given} {others}".split()
+        assert call("9.0", "environment", *words).stdout == f"nvcc {given} {others}\n"
+
+
 CUDA_ARCHS = st.lists(
     st.tuples(st.integers(50, 121), st.sampled_from(["", "a", "f"]), st.booleans()),
     min_size=1,
@@ -173,6 +199,7 @@ def test_what_replaces_is_what_is_expected(archs):
 
 @given(st.lists(st.text(max_size=12), max_size=8))
 def test_any_arguments_are_read(arguments):
+    assert len(gpu_compiler.raise_standard([*arguments, "-I/torch/include"], 20)) > 0
     named, others = gpu_compiler.split(arguments)
     assert gpu_compiler.codes_in(named) is not None
     assert len(named) + len(others) in (len(arguments), len(arguments) + 1)

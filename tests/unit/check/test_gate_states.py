@@ -193,6 +193,7 @@ STATES: Mapping[str, Sequence[tuple[str | None, Change, Limits]]] = {
         ("libcurl.so.4", needs("libcuda.so.1", "libcurl.so.4"), MEANT_RUNTIME),
         ("libz.so.1", needs("libz.so.1"), LIMITS),
         (None, needs("libz.so.1"), MEANT_RUNTIME),
+        (None, needs("libmvec.so.1"), LIMITS),  # glibc's, by -ffast-math
     ],
     "platform-tag": [
         *(

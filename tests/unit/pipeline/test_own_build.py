@@ -44,6 +44,7 @@ PLAN = OwnBuildPlan(
     cxx=Path("/usr/bin/g++"),
     launcher=("sccache",),
     python="each",
+    standard=17,
 )
 CLAIMS = Claims("cu130-torch2.13-cp312", "aten", "2.13", "cuda", "cu130", "13.0", ())
 
@@ -84,6 +85,24 @@ def test_a_build_that_compiled_nothing_is_refused(tmp_path):
     wheel = make_wheel(tmp_path, claims=None)
     with pytest.raises(TorchwheelError, match=r"no library in it: no \.cu was compiled: setup"):
         own_build.claims_of_built(wheel, CLAIMS, tmp_path)
+
+
+def test_a_gpu_is_pretended_before_setup_py_runs(tmp_path, monkeypatch):
+    """A setup.py that raises without a GPU is run for its requirements already."""
+    (tmp_path / inside.PLAN).write_text(dump_plan(PLAN))
+    done = []
+
+    def python(arguments, doing):
+        done.append(doing)
+        return "[]\n"
+
+    monkeypatch.setattr(own_build, "_install", lambda *_: None)
+    monkeypatch.setattr(own_build, "_declared_requirements", lambda _: ())
+    monkeypatch.setattr(own_build, "make_compilers", lambda *_: None)
+    monkeypatch.setattr(own_build, "_python", python)
+    monkeypatch.setattr(own_build.pretended_gpu, "install", lambda _: done.append("a GPU"))
+    own_build.prepare(tmp_path, tmp_path)
+    assert done == ["importing torch", "a GPU", "the project's build backend"]
 
 
 STATISTICS = {
@@ -198,6 +217,10 @@ def test_the_compilers_of_rocm_take_the_older_system(tmp_path):
     archs = ("--offload-arch=gfx90a", "--offload-arch=gfx1100")
     right = said("toolkit_home/bin/hipcc", "-c", "a.hip", *archs)
     assert right.stdout == f"bin/hipcc {flags} -c a.hip {' '.join(archs)}\n"
+    # Both have the C++ that torch's headers need.
+    for name in ("cxx", "toolkit_home/bin/hipcc"):
+        raised = said(name, "-c", "a", "-I/torch/include", "-std=c++14").stdout
+        assert raised.endswith(f"{flags} -c a -I/torch/include -std=c++17\n")
     wrong = said("toolkit_home/bin/hipcc", "-c", "a.hip", "--offload-arch=gfx942")
     assert wrong.returncode == 1
     assert (

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -30,6 +31,27 @@ def test_an_import_that_fails_is_named_before_the_tests_that_it_broke(tmp_path):
     (tmp_path / inside.PROBE).unlink()
     said = in_container._reason(tmp_path, 1)
     assert said == "smoke: tests.test_conv: collection failure"
+
+
+def test_a_command_of_cibuildwheel_that_fails_is_named_with_what_it_said(tmp_path):
+    (tmp_path / "build.log").write_text(
+        "Copying project into container...\n\n    + mkdir -p /\n"
+        "sh: 1: cannot create /x.pem: Permission denied\n\n                ✕ 4.80s\n"
+        "cibuildwheel: error: Command ['podman', 'exec'] failed with code 2. \n\n"
+    )
+    assert in_container._reason(tmp_path, 1) == (
+        "cibuildwheel: error: Command ['podman', 'exec'] failed with code 2; its last line: "
+        "sh: 1: cannot create /x.pem: Permission denied"
+    )
+
+
+def test_the_user_of_a_container_can_write_the_certificates_that_cibuildwheel_copies(tmp_path):
+    """cibuildwheel 4.3.5 writes them into `/`, which another user owns: so it is a mount."""
+    given = []
+    host, inside_, mode = in_container._copied_bundle(SimpleNamespace(give=given.append), tmp_path)
+    assert Path(host).read_bytes() == b""
+    assert given == [Path(host)]
+    assert (inside_, mode) == ("/cibuildwheel-ca-bundle.pem", "rw")
 
 
 def test_a_container_that_hangs_is_one_line(tmp_path, monkeypatch):

@@ -342,15 +342,25 @@ def test_metadata_is_read_wherever_it_is_declared(tmp_path, name, setup, files):
     assert project.todo == ()
 
 
+def test_what_comes_from_an_address_is_not_asked_of_an_index(tmp_path):
+    needs = "['pytest', 'fast_soft_sort @ git+https://host.test/x.git', 'numpy']"
+    (tmp_path / "setup.py").write_text(f"setup(name='demo', extras_require={{'test': {needs}}})\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_demo.py").write_text("import fast_soft_sort, numpy\n")
+    project = read_project(tmp_path)
+    assert project.test_requires == ("numpy",)
+    assert "tests imports fast_soft_sort: add its distribution to smoke.requires" in project.todo
+
+
 def test_metadata_that_code_makes_is_a_todo(tmp_path):
     (tmp_path / "setup.py").write_text(BY_CODE)
     project = read_project(tmp_path, "demo")
     assert project.declared.name == "demo"
     assert project.todo == (
-        "setup.py:1: python_requires of setup() is made by code; keep the Pythons that it wants "
-        "below `torch`",
-        "setup.py:1: install_requires of setup() is made by code; keep the minors of torch that "
-        "it wants below `torch`",
+        "setup.py:1: python_requires of setup() is made by code; under `torch:` of matrix.yaml, "
+        "leave the Pythons that it wants",
+        "setup.py:1: install_requires of setup() is made by code; under `torch:` of matrix.yaml, "
+        "leave the minors that it wants",
         "no package was found: fill in build.imports",
     )
 

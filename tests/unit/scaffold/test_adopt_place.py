@@ -3,6 +3,7 @@
 import re
 import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -47,7 +48,7 @@ def adopted(capsys, folder, *arguments):
     return said, dict(re.findall(r"^(\S+) +(.*)$", said, re.MULTILINE))
 
 
-def test_an_author_commits_few_lines_and_nothing_binary(foreign, capsys):
+def test_an_author_commits_few_lines_and_nothing_binary(foreign, capsys, monkeypatch):
     before = files_in(foreign)
     said, _ = adopted(capsys, foreign, "--workflows", COMMIT)
     written = {path: text for path, text in files_in(foreign).items() if before.get(path) != text}
@@ -55,6 +56,9 @@ def test_an_author_commits_few_lines_and_nothing_binary(foreign, capsys):
     assert sum(text.count("\n") for text in written.values()) <= 250
     assert f"uses: {COMMIT.replace('@', '/.github/workflows/project.yml@')}\n" in written[CALLER]
     assert said.endswith(f"Next:\n  cd {foreign}\n  torchwheel matrix\n")
+    monkeypatch.chdir(foreign)
+    said, _ = adopted(capsys, Path(), "--workflows", COMMIT)
+    assert said.endswith("Next:\n  torchwheel matrix\n")
     workflows = load(foreign / "matrix.yaml").evidence.workflows
     assert workflows.release == ".github/workflows/project.yml"
     assert adopted(capsys, foreign, "--workflows", COMMIT)[0].count("unchanged") == 4

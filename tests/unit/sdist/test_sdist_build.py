@@ -36,6 +36,7 @@ from torchwheel.toolkit.toolkit_home import (
     DRIVER_STUB,
     assemble_cuda_home,
     assemble_rocm_home,
+    cuda_program,
 )
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
@@ -152,13 +153,16 @@ def test_rocm_has_the_libraries_of_the_systems_packages(tmp_path):
 
 
 @pytest.mark.parametrize("launcher", [(), ("env", "X=a b")])
-def test_nvcc_is_called_where_it_lies(tmp_path, toolkit, site, launcher):
-    nvcc = (*launcher, str(toolkit / "bin" / "nvcc"))
+def test_nvcc_is_called_where_torchs_libraries_are(tmp_path, toolkit, site, launcher):
+    """CMake asks it for the toolkit's folder, which it takes from the path it is called by."""
+    nvcc = (*launcher, str(cuda_program(tmp_path / "home", toolkit)))
     home = assemble_cuda_home(tmp_path / "home", toolkit, site, nvcc, CXX)
     done = subprocess.run(
         [str(home / "bin" / "nvcc"), "-c", "a b.cu"], capture_output=True, text=True, check=True
     )
-    assert done.stdout == f"{toolkit}/bin/nvcc -c a b.cu\n"
+    assert done.stdout == f"{home}/compiler/nvcc -c a b.cu\n"
+    assert (home / "compiler" / ".." / "include" / "cublas_v2.h").is_file()
+    assert cuda_program(home, Path("/usr")) == Path("/usr/bin/nvcc")
 
 
 def test_a_distributions_toolkit_is_taken_as_it_is(tmp_path, site):
@@ -170,9 +174,9 @@ def test_a_distributions_toolkit_is_taken_as_it_is(tmp_path, site):
     ("line", "says"),
     [
         ("[2/9] /cuda/bin/nvcc -I/x -c -c '/a/b/x.cu' -o x.o", None),
-        ("[2/9] /cuda/bin/nvcc -I/x -c -c /a/b/x.cu -o x.o", "[2/9] compiling x.cu"),
-        ("[2/9] /rocm/bin/hipcc  -I/x -c -c /a/b/x.hip -o x.o", "[2/9] compiling x.hip"),
-        ("[1/9] c++ -MMD -c /a/b/x.cpp -o x.o", "[1/9] compiling x.cpp"),
+        ("[2/9] /cuda/bin/nvcc -I/x -c -c /a/b/x.cu -o x.o", "[2/9] compiled x.cu"),
+        ("[2/9] /rocm/bin/hipcc  -I/x -c -c /a/b/x.hip -o x.o", "[2/9] compiled x.hip"),
+        ("[1/9] c++ -MMD -c /a/b/x.cpp -o x.o", "[1/9] compiled x.cpp"),
         ("gcc -pthread -fPIC -Icsrc -c csrc/x.cpp -o build/x.o -O3", "compiling x.cpp"),
         ("g++ -shared x.o -o x.so", None),
         ("running build_ext", None),
@@ -280,6 +284,23 @@ CMake Error at CMakeLists.txt:9 (add_library): later
 subprocess.CalledProcessError: Command '['cmake', '..']' returned non-zero
 -> CMake Error at CMakeLists.txt:4 (find_package): Could not find a package configuration file
 -> provided by "Foo"
+
+# uv's.
+error: No solution found when resolving dependencies
+  cause: Because fast-soft-sort was not found in the package registry, we can conclude that x.
+.
+cibuildwheel: error: Command ['sh'] failed with code 1.
+-> No solution found when resolving dependencies cause: Because fast-soft-sort was not found in the
+-> package registry, we can conclude that x.
+
+# As a plugin of setuptools, scikit-build-core raises an error.
+CMake Error at F.cmake:290 (message):
+  Could NOT find CUDAToolkit (missing: CUDA_CUDART)
+-- Configuring incomplete, errors occurred!
+Traceback (most recent call last):
+scikit_build_core.errors.FailedLiveProcessError: CMake configuration failed
+ERROR Backend subprocess exited when trying to invoke build_wheel
+-> CMake Error at F.cmake:290 (message): Could NOT find CUDAToolkit (missing: CUDA_CUDART)
 
 # What CMake's generators and scikit-build-core say of a compiler that failed.
 /p/a.cu(12): error: no y
