@@ -59,7 +59,7 @@ def test_install(tmp_path, environment):
     assert len(script.splitlines()) == 5
     said = run(script, tmp_path, environment)
     assert printed in said
-    assert "\nfusedops" in said
+    assert " fusedops 1.0.0: " in said
 
 
 def test_ship(tmp_path, environment):
@@ -84,5 +84,5 @@ def test_write(tmp_path, environment):
         torchwheel.chmod(0o755)
     said = run("\n".join(lines), tmp_path, environment)
     assert said.count("\nuniversal ") == 2
-    (wheel,) = (tmp_path / "my-kernels" / "dist").glob("*.whl")
-    assert wheel.name.startswith("my_kernels-")
+    made = [path.name for path in (tmp_path / "my-kernels" / "dist").glob("*.whl")]
+    assert [name for name in made if "-py3-none-manylinux" in name]
