@@ -32,8 +32,7 @@ from torchwheel.image.recipes import image_of
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
-from torchwheel.pipeline.cibuildwheel import OWN, VARIANT
-from torchwheel.pipeline.container_options import index_options
+from torchwheel.pipeline.container_options import OWN, VARIANT, index_options
 from torchwheel.pipeline.inside import usage
 from torchwheel_runtime.arch.releases import TorchFacts, torch_releases
 from torchwheel_runtime.builder.recipe import INCLUDE

@@ -6,6 +6,7 @@ refuses it. `LIBRARIES` and `DEFINING` are libraries, the latter of a system tha
 
 import bz2
 import dataclasses
+import functools
 import gzip
 import hashlib
 import os
@@ -41,27 +42,16 @@ MIB = 1 << 20
 class Hostile:
     """A hostile wheel: how it is made, and what is said of it."""
 
-    make: Callable[[Path], Path]
+    make: Callable[..., Path]
     says: str
 
 
-WHEELS: dict[str, Hostile] = {}
-Maker = Callable[[Path], Path]
-
-
-def _wheel(says: str) -> Callable[[Maker], Maker]:
-    def add(make: Maker) -> Maker:
-        WHEELS[make.__name__] = Hostile(make, says)
-        return make
-
-    return add
+INIT = "demo/__init__.py"
 
 
 def _members(folder: Path, files: Mapping[str, bytes] | None = None) -> dict[str, bytes]:
     """The members of a right wheel that holds `files` too."""
-    path = make_wheel(
-        folder / "right", files={"demo/__init__.py": b"answer = 42\n", **(files or {})}
-    )
+    path = make_wheel(folder / "right", files={INIT: b"answer = 42\n", **(files or {})})
     with zipfile.ZipFile(path) as archive:
         members = {info.orig_filename: archive.read(info) for info in archive.infolist()}
     path.unlink()
@@ -85,141 +75,54 @@ def _with(entries: Sequence[Entry], name: str, **changes: object) -> list[Entry]
     ]
 
 
-# What one reader finds and another does not.
+# Ways to make one out of a right wheel.
 
 
-@_wheel("bytes of no member")
-def a_member_that_the_directory_does_not_name(folder: Path) -> Path:
-    evil = Entry("demo/__init__.py", b"evil = True\n", unlisted=True)
-    return _write(folder, make_zip([evil, *_entries(folder)]))
+def _zip(
+    says: str, first: Sequence[Entry] = (), last: Sequence[Entry] = (), **changes: object
+) -> Hostile:
+    """Members before and after its own, and other arguments of `make_zip`."""
+
+    def make(folder: Path) -> Path:
+        return _write(folder, make_zip([*first, *_entries(folder), *last], **changes))  # type: ignore[arg-type]
+
+    return Hostile(make, says)
 
 
-@_wheel("bytes between the last member and the directory")
-def a_last_member_that_the_directory_does_not_name(folder: Path) -> Path:
-    evil = Entry("demo/__init__.py", b"evil = True\n", unlisted=True)
-    return _write(folder, make_zip([*_entries(folder), evil]))
-
-
-@_wheel("bytes before the archive")
-def bytes_before_the_archive_that_no_offset_counts(folder: Path) -> Path:
-    return _write(folder, b"#!/bin/sh\n" + make_zip(_entries(folder)))
-
-
-@_wheel("bytes of no member")
-def bytes_before_the_first_member(folder: Path) -> Path:
-    return _write(folder, make_zip(_entries(folder), before=b"#!/bin/sh\n"))
-
-
-@_wheel("bytes of no member")
-def bytes_between_members(folder: Path) -> Path:
-    return _write(folder, make_zip(_entries(folder), gaps=b"gap"))
-
-
-@_wheel("between its records")
-def bytes_before_the_end_record(folder: Path) -> Path:
-    return _write(folder, make_zip(_entries(folder), before_end=b"gap"))
-
-
-@_wheel("bytes after the end record")
-def bytes_after_the_archive(folder: Path) -> Path:
-    return _write(folder, make_zip(_entries(folder), after=b"tail"))
-
-
-@_wheel("its comment is not plain text")
-def a_comment_that_hides_bytes(folder: Path) -> Path:
-    return _write(folder, make_zip(_entries(folder), comment=b"\1\2\3"))
-
-
-@_wheel("no end record")
-def a_long_comment(folder: Path) -> Path:
-    return _write(folder, make_zip(_entries(folder), comment=b"x" * 60_000))
-
-
-@_wheel("bytes in its directory are of no entry")
-def fewer_members_than_the_directory_has(folder: Path) -> Path:
-    entries = _entries(folder)
-    extra = Entry("demo/more.py", b"more\n")
-    return _write(folder, make_zip([*entries, extra], count=len(entries)))
-
-
-def _differing(folder: Path, **local: object) -> Path:
-    return _write(folder, make_zip(_with(_entries(folder), "demo/__init__.py", local=local)))
-
-
-@_wheel("its header and the archive's directory differ")
-def a_header_with_another_name(folder: Path) -> Path:
-    return _differing(folder, name=b"demo/__init__.pY")
-
-
-@_wheel("its header and the archive's directory differ")
-def a_header_with_another_size(folder: Path) -> Path:
-    return _differing(folder, size=11)
-
-
-@_wheel("its header and the archive's directory differ")
-def a_header_with_another_packed_size(folder: Path) -> Path:
-    return _differing(folder, packed=1)
-
-
-@_wheel("its header and the archive's directory differ")
-def a_header_with_another_checksum(folder: Path) -> Path:
-    return _differing(folder, crc=0)
-
-
-@_wheel("its header and the archive's directory differ")
-def a_header_with_another_method(folder: Path) -> Path:
-    return _differing(folder, method=STORED)
-
-
-@_wheel("a data descriptor")
-def sizes_after_the_data(folder: Path) -> Path:
-    return _write(folder, make_zip(_with(_entries(folder), "demo/__init__.py", flags=8)))
-
-
-@_wheel("has a comment")
-def a_member_with_a_comment(folder: Path) -> Path:
-    changes = {"central": {"comment": b"words"}}
-    return _write(folder, make_zip(_with(_entries(folder), "demo/__init__.py", **changes)))
-
-
-@_wheel("has a second name")
-def a_second_name_in_an_extra_field(folder: Path) -> Path:
-    text = b"\1" + struct.pack("<L", zlib.crc32(b"demo/__init__.py")) + b"demo/other.py"
-    extra = {"extra": struct.pack("<2H", 0x7075, len(text)) + text}
-    return _write(
-        folder,
-        make_zip(_with(_entries(folder), "demo/__init__.py", local=extra, central=extra)),
+def _init(says: str, **changes: object) -> Hostile:
+    """Another entry of its __init__.py."""
+    return Hostile(
+        lambda folder: _write(folder, make_zip(_with(_entries(folder), INIT, **changes))), says
     )
 
 
-@_wheel("its zip64 field is malformed")
-def two_zip64_fields(folder: Path) -> Path:
-    extra = {"extra": zip64_extra(1, 2) + zip64_extra(3, 4)}
-    return _write(folder, make_zip(_with(_entries(folder), "demo/__init__.py", local=extra)))
+def _differing(**local: object) -> Hostile:
+    return _init("its header and the archive's directory differ", local=local)
 
 
-@_wheel("bytes after its packed data")
-def bytes_after_the_packed_data_of_a_member(folder: Path) -> Path:
-    raw = deflate(b"answer = 42\n") + b"hidden"
-    return _write(folder, make_zip(_with(_entries(folder), "demo/__init__.py", raw=raw)))
+def _names(says: str, *names: str) -> Hostile:
+    """Files of these names, too."""
+    files = dict.fromkeys(names, b"")
+    return Hostile(lambda folder: _write(folder, make_zip(_entries(folder, files))), says)
 
 
-@_wheel("does not unpack to 12 bytes")
-def a_member_that_unpacks_to_more_than_it_says(folder: Path) -> Path:
-    """Whoever stops at the size finds the right bytes."""
-    raw = deflate(b"answer = 42\nevil = True\n")
-    return _write(folder, make_zip(_with(_entries(folder), "demo/__init__.py", raw=raw)))
+def _unmarked(folder: Path) -> Path:
+    return _write(
+        folder, make_zip(_with(_entries(folder, {"demo/é.py": b""}), "demo/é.py", flags=0))
+    )
 
 
-@_wheel("is packed by method 12")
-def a_member_that_is_packed_by_bzip2(folder: Path) -> Path:
-    raw = bz2.compress(b"answer = 42\n")
-    changes = {"raw": raw, "method": 12}
-    return _write(folder, make_zip(_with(_entries(folder), "demo/__init__.py", **changes)))
+def _no_file(make: Callable[[Path], object]) -> Hostile:
+    """Something of its name that is no regular file."""
+
+    def make_it(folder: Path) -> Path:
+        make(folder / NAME)
+        return folder / NAME
+
+    return Hostile(make_it, "is no regular file")
 
 
-@_wheel("needs version 63; 45 expected")
-def a_member_that_is_packed_by_lzma(folder: Path) -> Path:
+def _lzma(folder: Path) -> Path:
     path = folder / NAME
     with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
         for name, data in _members(folder).items():
@@ -227,112 +130,7 @@ def a_member_that_is_packed_by_lzma(folder: Path) -> Path:
     return path
 
 
-# Names and kinds that are not the same everywhere.
-
-
-def _named(folder: Path, name: str, *more: str) -> Path:
-    files = dict.fromkeys((name, *more), b"")
-    return _write(folder, make_zip(_entries(folder, files)))
-
-
-@_wheel("is not a portable name")
-def a_control_character_in_a_name(folder: Path) -> Path:
-    return _named(folder, "demo/a\x07.py")
-
-
-@_wheel("is not a portable name")
-def an_escape_sequence_in_a_name(folder: Path) -> Path:
-    return _named(folder, "demo/\x1b[2Ja.py")
-
-
-@_wheel("is not a portable name")
-def a_name_that_turns_its_direction(folder: Path) -> Path:
-    return _named(folder, "demo/a\u202eyp.so")
-
-
-@_wheel("is not a portable name")
-def a_name_with_a_character_of_no_width(folder: Path) -> Path:
-    return _named(folder, "demo/__in\u200bit__.py")
-
-
-@_wheel("its name is not marked as UTF-8")
-def a_name_that_is_not_marked_as_utf8(folder: Path) -> Path:
-    entries = _with(_entries(folder, {"demo/é.py": b""}), "demo/é.py", flags=0)
-    return _write(folder, make_zip(entries))
-
-
-@_wheel("shortest form")
-def a_name_with_a_dot_in_it(folder: Path) -> Path:
-    return _named(folder, "demo/./a.py")
-
-
-@_wheel("is too deep")
-def a_name_of_many_folders(folder: Path) -> Path:
-    return _named(folder, "d/" * 100 + "a.py")
-
-
-@_wheel("is there twice, as 'demo/A.py'")
-def names_that_differ_by_case_alone(folder: Path) -> Path:
-    return _named(folder, "demo/A.py", "demo/a.py")
-
-
-@_wheel("is there twice, as")
-def one_name_in_two_forms_of_unicode(folder: Path) -> Path:
-    return _named(folder, "demo/\u00e9.py", "demo/e\u0301.py")
-
-
-@_wheel("is a file, and a folder of other members")
-def a_file_beside_a_folder_of_its_name(folder: Path) -> Path:
-    return _named(folder, "demo/a", "demo/a/b.py")
-
-
-def _of_mode(folder: Path, mode: int) -> Path:
-    return _write(folder, make_zip(_with(_entries(folder), "demo/__init__.py", mode=mode)))
-
-
-@_wheel("has mode 4755; no setuid, setgid or sticky bit expected")
-def a_setuid_member(folder: Path) -> Path:
-    return _of_mode(folder, stat.S_IFREG | 0o4755)
-
-
-@_wheel("has mode 2755")
-def a_setgid_member(folder: Path) -> Path:
-    return _of_mode(folder, 0o2755)
-
-
-@_wheel("is a file by its name or its mode, and a folder by the other")
-def a_folder_that_is_named_like_a_file(folder: Path) -> Path:
-    return _of_mode(folder, stat.S_IFDIR | 0o755)
-
-
-@_wheel("is a special file")
-def a_device_as_a_member(folder: Path) -> Path:
-    return _of_mode(folder, stat.S_IFCHR | 0o644)
-
-
-@_wheel("is no regular file")
-def a_named_pipe(folder: Path) -> Path:
-    os.mkfifo(folder / NAME)
-    return folder / NAME
-
-
-@_wheel("is no regular file")
-def a_link_to_an_endless_device(folder: Path) -> Path:
-    (folder / NAME).symlink_to("/dev/zero")
-    return folder / NAME
-
-
-@_wheel("is no regular file")
-def a_folder_as_a_wheel(folder: Path) -> Path:
-    (folder / NAME).mkdir()
-    return folder / NAME
-
-
-# Small files that are much.
-
-
-@_wheel("overlaps another")
-def members_that_overlap(
+def _members_that_overlap(
     folder: Path, count: int = 10, size: int = 17 * MIB, *, hashed: bool = True
 ) -> Path:
     """Each member's data quote the next one's header, and all end in the same packed bytes.
@@ -376,219 +174,255 @@ def members_that_overlap(
     return _write(folder, body + own + directory + end(total, directory, at + len(own)))
 
 
-@_wheel("more than 200 times, a zip bomb")
-def zeros(folder: Path, size: int = 20 * MIB) -> Path:
-    return _write(folder, make_zip(_entries(folder, {"demo/zeros": bytes(size)})))
-
-
-@_wheel("more than 200 times, a zip bomb")
-def zeros_with_sizes_of_zip64(folder: Path, size: int = 20 * MIB) -> Path:
+def _zeros(folder: Path, size: int = 20 * MIB, **changes: object) -> Path:
     entries = _entries(folder, {"demo/zeros": bytes(size)})
+    return _write(folder, make_zip(_with(entries, "demo/zeros", **changes)))
+
+
+def _zeros_with_sizes_of_zip64(folder: Path, size: int = 20 * MIB) -> Path:
     packed = len(deflate(bytes(size)))
     fields = {"size": 0xFFFFFFFF, "packed": 0xFFFFFFFF, "extra": zip64_extra(size, packed)}
+    entries = _entries(folder, {"demo/zeros": bytes(size)})
     return _write(
         folder, make_zip(_with(entries, "demo/zeros", local=fields, central=fields), zip64=True)
     )
 
 
-@_wheel("overlaps another")
-def zeros_that_claim_to_be_packed_less(folder: Path, size: int = 20 * MIB) -> Path:
-    """The packed size, which is more than the file, makes the ratio look harmless."""
-    entries = _entries(folder, {"demo/zeros": bytes(size)})
-    fields = {"packed": size // 100}
-    return _write(folder, make_zip(_with(entries, "demo/zeros", local=fields, central=fields)))
-
-
-@_wheel("members; at most")
-def many_members(folder: Path, count: int = 65_000) -> Path:
-    one = Entry("demo/__init__.py", b"", STORED)
-    header = local_header(one, b"")
+def _many_members(folder: Path, count: int = 65_000) -> Path:
+    header = local_header(Entry(INIT, b"", STORED), b"")
     directory = b"".join(
         central_header(Entry(f"d/{number}", b"", STORED), b"", 0) for number in range(count)
     )
     return _write(folder, header + directory + end(count, directory, len(header)))
 
 
-@_wheel("members; at most")
-def members_that_are_only_counted(folder: Path) -> Path:
-    """The end record names 2^60 members."""
-    entries = _entries(folder)
-    return _write(folder, make_zip(entries, count=1 << 60, zip64=True))
+def _info(says: str, file: str, text: str) -> Hostile:
+    """Another file of its dist-info."""
+    changed = {f"{INFO}/{file}": text.encode()}
+    return Hostile(lambda folder: make_wheel(folder, bend=lambda m: m.update(changed)), says)
 
 
-# Small metadata that are much.
+def _metadata(says: str, more: str) -> Hostile:
+    return _info(says, "METADATA", f"Metadata-Version: 2.1\nName: demo\nVersion: 1.0.0\n{more}")
 
 
-def _info(folder: Path, file: str, data: bytes) -> Path:
-    return make_wheel(folder, bend=lambda members: members.update({f"{INFO}/{file}": data}))
+def _record(says: str, more: Callable[[], str]) -> Hostile:
+    """A longer RECORD, not packed, so that no other limit is in the way."""
+
+    def make(folder: Path) -> Path:
+        path = make_wheel(folder / "right", bend_record=lambda text: text + more())
+        with zipfile.ZipFile(path) as archive:
+            entries = [Entry(i.filename, archive.read(i), STORED) for i in archive.infolist()]
+        path.unlink()
+        return _write(folder, make_zip(entries))
+
+    return Hostile(make, says)
 
 
-@_wheel("names 27000000 tags; at most")
-def tags_that_multiply(folder: Path) -> Path:
-    part = ".".join(f"a{number}" for number in range(300))
-    text = f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {part}-{part}-{part}\n"
-    return _info(folder, "WHEEL", text.encode())
+_EVIL = Entry(INIT, b"evil = True\n", unlisted=True)
+_OTHER_NAME = b"\1" + struct.pack("<L", zlib.crc32(INIT.encode())) + b"demo/other.py"
+_SECOND_NAME = {"extra": struct.pack("<2H", 0x7075, len(_OTHER_NAME)) + _OTHER_NAME}
+_ANSWER = b"answer = 42\n"
+_300 = ".".join(f"a{number}" for number in range(300))
+_PURE = "Root-Is-Purelib: true\n"
+_BRACKETS = f"{'(' * 20_000}python_version > '3'{')' * 20_000}"
 
-
-@_wheel("tags; at most")
-def many_lines_of_tags(folder: Path) -> Path:
-    lines = "".join(f"Tag: py3-none-a{number}\n" for number in range(2000))
-    return _info(folder, "WHEEL", f"Root-Is-Purelib: true\n{lines}".encode())
-
-
-@_wheel("RECORD has more than")
-def a_record_of_blank_lines(folder: Path) -> Path:
-    return _recorded(folder, lambda text: text + "\n" * (15 * MIB))
-
-
-@_wheel("RECORD has more than")
-def a_record_of_many_rows(folder: Path) -> Path:
-    return _recorded(folder, lambda text: text + "".join(f"a{n},,\n" for n in range(200_000)))
-
-
-@_wheel("is not a size")
-def a_size_of_many_digits_in_the_record(folder: Path) -> Path:
-    return _recorded(folder, lambda text: text + f"a,sha256=a,{'9' * 5000}\n")
-
-
-@_wheel("bytes; at most 16777216 expected")
-def a_large_record(folder: Path) -> Path:
-    return _recorded(folder, lambda text: text + "a" * (17 * MIB))
-
-
-def _recorded(folder: Path, bend: Callable[[str], str]) -> Path:
-    path = make_wheel(folder / "right", bend_record=bend)
-    with zipfile.ZipFile(path) as archive:
-        entries = [Entry(i.filename, archive.read(i)) for i in archive.infolist()]
-    path.unlink()
-    # Not packed, so that no other limit is in the way.
-    return _write(folder, make_zip([dataclasses.replace(e, method=STORED) for e in entries]))
-
-
-@_wheel("METADATA has 20003 fields; at most")
-def many_fields_of_metadata(folder: Path) -> Path:
-    lines = "".join(f"Requires-Dist: a{number}\n" for number in range(20_000))
-    return _metadata(folder, lines)
-
-
-@_wheel("METADATA is not valid")
-def a_marker_of_many_brackets(folder: Path) -> Path:
-    marker = f"{'(' * 20_000}python_version > '3'{')' * 20_000}"
-    return _metadata(folder, f"Requires-Dist: a ; {marker}\n")
-
-
-@_wheel("METADATA has 2097")
-def a_large_description(folder: Path) -> Path:
-    return _metadata(folder, f"\n{'text ' * (2 * MIB // 5)}\n")
-
-
-def _metadata(folder: Path, more: str) -> Path:
-    text = f"Metadata-Version: 2.1\nName: demo\nVersion: 1.0.0\n{more}"
-    return _info(folder, "METADATA", text.encode())
+WHEELS: dict[str, Hostile] = {
+    # What one reader finds and another does not.
+    "a_member_that_the_directory_does_not_name": _zip("bytes of no member", [_EVIL]),
+    "a_last_member_that_the_directory_does_not_name": _zip(
+        "bytes between the last member and the directory", last=[_EVIL]
+    ),
+    "bytes_before_the_archive_that_no_offset_counts": Hostile(
+        lambda folder: _write(folder, b"#!/bin/sh\n" + make_zip(_entries(folder))),
+        "bytes before the archive",
+    ),
+    "bytes_before_the_first_member": _zip("bytes of no member", before=b"#!/bin/sh\n"),
+    "bytes_between_members": _zip("bytes of no member", gaps=b"gap"),
+    "bytes_before_the_end_record": _zip("between its records", before_end=b"gap"),
+    "bytes_after_the_archive": _zip("bytes after the end record", after=b"tail"),
+    "a_comment_that_hides_bytes": _zip("its comment is not plain text", comment=b"\1\2\3"),
+    "a_long_comment": _zip("no end record", comment=b"x" * 60_000),
+    "fewer_members_than_the_directory_has": _zip(
+        "bytes in its directory are of no entry", last=[Entry("demo/more.py", b"more\n")], count=5
+    ),
+    "a_header_with_another_name": _differing(name=b"demo/__init__.pY"),
+    "a_header_with_another_size": _differing(size=11),
+    "a_header_with_another_packed_size": _differing(packed=1),
+    "a_header_with_another_checksum": _differing(crc=0),
+    "a_header_with_another_method": _differing(method=STORED),
+    "sizes_after_the_data": _init("a data descriptor", flags=8),
+    "a_member_with_a_comment": _init("has a comment", central={"comment": b"words"}),
+    "a_second_name_in_an_extra_field": _init(
+        "has a second name", local=_SECOND_NAME, central=_SECOND_NAME
+    ),
+    "two_zip64_fields": _init(
+        "its zip64 field is malformed", local={"extra": zip64_extra(1, 2) + zip64_extra(3, 4)}
+    ),
+    "bytes_after_the_packed_data_of_a_member": _init(
+        "bytes after its packed data", raw=deflate(_ANSWER) + b"hidden"
+    ),
+    # Whoever stops at the size finds the right bytes.
+    "a_member_that_unpacks_to_more_than_it_says": _init(
+        "does not unpack to 12 bytes", raw=deflate(_ANSWER + b"evil = True\n")
+    ),
+    "a_member_that_is_packed_by_bzip2": _init(
+        "is packed by method 12", raw=bz2.compress(_ANSWER), method=12
+    ),
+    "a_member_that_is_packed_by_lzma": Hostile(_lzma, "needs version 63; 45 expected"),
+    # Names and kinds that are not the same everywhere.
+    "a_control_character_in_a_name": _names("is not a portable name", "demo/a\x07.py"),
+    "an_escape_sequence_in_a_name": _names("is not a portable name", "demo/\x1b[2Ja.py"),
+    "a_name_that_turns_its_direction": _names("is not a portable name", "demo/a\u202eyp.so"),
+    "a_name_with_a_character_of_no_width": _names(
+        "is not a portable name", "demo/__in\u200bit__.py"
+    ),
+    "a_name_that_is_not_marked_as_utf8": Hostile(_unmarked, "its name is not marked as UTF-8"),
+    "a_name_with_a_dot_in_it": _names("shortest form", "demo/./a.py"),
+    "a_name_of_many_folders": _names("is too deep", "d/" * 100 + "a.py"),
+    "names_that_differ_by_case_alone": _names(
+        "is there twice, as 'demo/A.py'", "demo/A.py", "demo/a.py"
+    ),
+    "one_name_in_two_forms_of_unicode": _names(
+        "is there twice, as", "demo/\u00e9.py", "demo/e\u0301.py"
+    ),
+    "a_file_beside_a_folder_of_its_name": _names(
+        "is a file, and a folder of other members", "demo/a", "demo/a/b.py"
+    ),
+    "a_setuid_member": _init(
+        "has mode 4755; no setuid, setgid or sticky bit expected", mode=stat.S_IFREG | 0o4755
+    ),
+    "a_setgid_member": _init("has mode 2755", mode=0o2755),
+    "a_folder_that_is_named_like_a_file": _init(
+        "is a file by its name or its mode, and a folder by the other", mode=stat.S_IFDIR | 0o755
+    ),
+    "a_device_as_a_member": _init("is a special file", mode=stat.S_IFCHR | 0o644),
+    "a_named_pipe": _no_file(os.mkfifo),
+    "a_link_to_an_endless_device": _no_file(lambda path: path.symlink_to("/dev/zero")),
+    "a_folder_as_a_wheel": _no_file(Path.mkdir),
+    # Small files that are much.
+    "members_that_overlap": Hostile(_members_that_overlap, "overlaps another"),
+    "zeros": Hostile(_zeros, "more than 200 times, a zip bomb"),
+    "zeros_with_sizes_of_zip64": Hostile(
+        _zeros_with_sizes_of_zip64, "more than 200 times, a zip bomb"
+    ),
+    # The packed size, which is more than the file, makes the ratio look harmless.
+    "zeros_that_claim_to_be_packed_less": Hostile(
+        functools.partial(
+            _zeros, local={"packed": 20 * MIB // 100}, central={"packed": 20 * MIB // 100}
+        ),
+        "overlaps another",
+    ),
+    "many_members": Hostile(_many_members, "members; at most"),
+    # The end record names 2^60 members.
+    "members_that_are_only_counted": _zip("members; at most", count=1 << 60, zip64=True),
+    # Small metadata that are much.
+    "tags_that_multiply": _info(
+        "names 27000000 tags; at most",
+        "WHEEL",
+        f"Wheel-Version: 1.0\n{_PURE}Tag: {_300}-{_300}-{_300}\n",
+    ),
+    "many_lines_of_tags": _info(
+        "tags; at most", "WHEEL", _PURE + "".join(f"Tag: py3-none-a{n}\n" for n in range(2000))
+    ),
+    "a_record_of_blank_lines": _record("RECORD has more than", lambda: "\n" * (15 * MIB)),
+    "a_record_of_many_rows": _record(
+        "RECORD has more than", lambda: "".join(f"a{n},,\n" for n in range(200_000))
+    ),
+    "a_size_of_many_digits_in_the_record": _record(
+        "is not a size", lambda: f"a,sha256=a,{'9' * 5000}\n"
+    ),
+    "a_large_record": _record("bytes; at most 16777216 expected", lambda: "a" * (17 * MIB)),
+    "many_fields_of_metadata": _metadata(
+        "METADATA has 20003 fields; at most",
+        "".join(f"Requires-Dist: a{number}\n" for number in range(20_000)),
+    ),
+    "a_marker_of_many_brackets": _metadata(
+        "METADATA is not valid", f"Requires-Dist: a ; {_BRACKETS}\n"
+    ),
+    "a_large_description": _metadata("METADATA has 2097", f"\n{'text ' * (2 * MIB // 5)}\n"),
+}
 
 
 # Libraries: small tables that are much, and tables that are not the loader's.
 
-LIBRARIES: dict[str, tuple[Callable[[], bytes], str]] = {}
-"""By name: how the library is made, and a part of the line that refuses it."""
-
 _VERDEF, _VERNEED, _DYNAMIC, _HASH = 0x6FFFFFFD, 0x6FFFFFFE, 6, 5
 _FOR_EVER = 0xFFFFFFFF
+_SYMBOL = struct.pack("<IBBHQQ", 1, 0x10, 0, 0, 0, 0)
+_NEEDED = struct.pack("<IHHII", 0, 0, 2, 0, 0)
+_TAGS = struct.pack("<qQqQ", 1, 1, 0, 0)
+_SYMBOLS_AT_64 = struct.pack("<qQqQ", 6, 64, 0, 0)
 
 
-def _library(says: str) -> Callable[[Callable[[], bytes]], Callable[[], bytes]]:
-    def add(make: Callable[[], bytes]) -> Callable[[], bytes]:
-        LIBRARIES[make.__name__] = make, says
-        return make
-
-    return add
+def _needing(versions: int, info: int) -> bytes:
+    """A library whose table of needed versions is shorter than it says."""
+    one = struct.pack("<HHIII", 1, versions, 0, 16, 0) + _NEEDED
+    return make_elf(sections={".gnu.version_r": one}, kinds={".gnu.version_r": (_VERNEED, info)})
 
 
-def wheel_with(folder: Path, library: str) -> Path:
-    """A wheel that holds a hostile library, and is right beside it."""
-    return wheel_around(folder, LIBRARIES[library][0](), stable(), "linux_x86_64")
-
-
-@_library("symbol versions; at most")
-def needed_versions_for_ever() -> bytes:
-    one = struct.pack("<HHIII", 1, 1, 0, 16, 0) + struct.pack("<IHHII", 0, 0, 2, 0, 0)
-    return make_elf(
-        sections={".gnu.version_r": one}, kinds={".gnu.version_r": (_VERNEED, _FOR_EVER)}
-    )
-
-
-@_library("end 3 records early")
-def needed_versions_that_stay_where_they_are() -> bytes:
-    one = struct.pack("<HHIII", 1, 4, 0, 16, 0) + struct.pack("<IHHII", 0, 0, 2, 0, 0)
-    return make_elf(sections={".gnu.version_r": one}, kinds={".gnu.version_r": (_VERNEED, 1)})
-
-
-@_library("symbols in its libraries; at most")
-def many_symbols() -> bytes:
-    one = struct.pack("<IBBHQQ", 1, 0x10, 0, 0, 0, 0)
-    return make_elf(table=one * 300_000, strings=b"\0f\0")
-
-
-@_library("no text of at most")
-def symbols_of_one_endless_name() -> bytes:
-    one = struct.pack("<IBBHQQ", 1, 0x10, 0, 0, 0, 0)
-    return make_elf(table=one * 20_000, strings=b"\0" + b"f" * 4 * MIB + b"\0")
-
-
-@_library("names of more than")
-def symbols_of_long_names() -> bytes:
-    rows = (struct.pack("<IBBHQQ", 1 + n % 1000, 0x10, 0, 0, 0, 0) for n in range(20_000))
-    return make_elf(table=b"".join(rows), strings=b"\0" + b"f" * 12_000 + b"\0")
-
-
-@_library("sections; at most")
-def many_sections() -> bytes:
+def _many_sections() -> bytes:
     made = bytearray(make_elf() + bytes(64 * 60_000))
     made[60:62] = struct.pack("<H", 60_000)  # e_shnum
     return bytes(made)
 
 
-@_library("name different tables")
-def a_dynamic_section_that_is_not_the_loaders() -> bytes:
-    right = struct.pack("<qQqQ", 1, 1, 0, 0)
-    return make_elf(
-        symbols=("libc.so.6",),
-        sections={".dynamic": right, ".evil": right},
-        kinds={".dynamic": (_DYNAMIC, 0)},
-        loaded=".evil",
-    )
+def _long_names() -> bytes:
+    rows = (struct.pack("<IBBHQQ", 1 + n % 1000, 0x10, 0, 0, 0, 0) for n in range(20_000))
+    return make_elf(table=b"".join(rows), strings=b"\0" + b"f" * 12_000 + b"\0")
 
 
-@_library("name different tables")
-def a_loader_that_finds_other_symbols() -> bytes:
-    """The dynamic tag for the symbols leads to the header of the file."""
-    dynamic = struct.pack("<qQqQ", 6, 64, 0, 0)
-    return make_elf(
-        symbols=("f",),
-        sections={".dynamic": dynamic},
-        kinds={".dynamic": (_DYNAMIC, 0)},
-        loaded=".dynamic",
-    )
+LIBRARIES: dict[str, tuple[Callable[[], bytes], str]] = {
+    "needed_versions_for_ever": (lambda: _needing(1, _FOR_EVER), "symbol versions; at most"),
+    "needed_versions_that_stay_where_they_are": (lambda: _needing(4, 1), "end 3 records early"),
+    "many_symbols": (
+        lambda: make_elf(table=_SYMBOL * 300_000, strings=b"\0f\0"),
+        "symbols in its libraries; at most",
+    ),
+    "symbols_of_one_endless_name": (
+        lambda: make_elf(table=_SYMBOL * 20_000, strings=b"\0" + b"f" * 4 * MIB + b"\0"),
+        "no text of at most",
+    ),
+    "symbols_of_long_names": (_long_names, "names of more than"),
+    "many_sections": (_many_sections, "sections; at most"),
+    "a_dynamic_section_that_is_not_the_loaders": (
+        lambda: make_elf(
+            symbols=("libc.so.6",),
+            sections={".dynamic": _TAGS, ".evil": _TAGS},
+            kinds={".dynamic": (_DYNAMIC, 0)},
+            loaded=".evil",
+        ),
+        "name different tables",
+    ),
+    # The dynamic tag for the symbols leads to the header of the file.
+    "a_loader_that_finds_other_symbols": (
+        lambda: make_elf(
+            symbols=("f",),
+            sections={".dynamic": _SYMBOLS_AT_64},
+            kinds={".dynamic": (_DYNAMIC, 0)},
+            loaded=".dynamic",
+        ),
+        "name different tables",
+    ),
+    "a_library_whose_sections_name_no_dynamic_one": (
+        lambda: make_elf(sections={".evil": _TAGS}, loaded=".evil"),
+        "name different tables",
+    ),
+    "a_control_character_in_a_symbol": (
+        lambda: make_elf(symbols=("f\x1b[2Jg",)),
+        "a name with control characters",
+    ),
+    "hip_code_that_unpacks_to_much": (lambda: hip_library(packed(bytes(129 * MIB))), "unpack to"),
+    "cuda_code_that_claims_much": (
+        lambda: cuda_library(fatbin(module(b"\x7fELF", 80, flags=0x8011, size=1 << 40))),
+        "at most",
+    ),
+}
+"""By name: how the library is made, and a part of the line that refuses it."""
 
 
-@_library("name different tables")
-def a_library_whose_sections_name_no_dynamic_one() -> bytes:
-    return make_elf(sections={".evil": struct.pack("<qQqQ", 1, 1, 0, 0)}, loaded=".evil")
-
-
-@_library("a name with control characters")
-def a_control_character_in_a_symbol() -> bytes:
-    return make_elf(symbols=("f\x1b[2Jg",))
-
-
-@_library("unpack to")
-def hip_code_that_unpacks_to_much() -> bytes:
-    return hip_library(packed(bytes(129 * MIB)))
-
-
-@_library("at most")
-def cuda_code_that_claims_much() -> bytes:
-    return cuda_library(fatbin(module(b"\x7fELF", 80, flags=0x8011, size=1 << 40)))
+def wheel_with(folder: Path, library: str) -> Path:
+    """A wheel that holds a hostile library, and is right beside it."""
+    return wheel_around(folder, LIBRARIES[library][0](), stable(), "linux_x86_64")
 
 
 # What the doctor alone reads: the definitions of libraries that others need.

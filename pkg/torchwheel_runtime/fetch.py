@@ -23,6 +23,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
+from urllib.parse import quote as quote_url
 from urllib.parse import unquote, urljoin, urlsplit
 
 from torchwheel_runtime import __version__
@@ -120,7 +121,9 @@ def _is_loopback(host: str) -> bool:
 
 
 def _shown(url: str) -> str:
-    return quote(shorten_line(hide_secrets(url)))[1:-1]
+    # Without a scheme nothing says where a user begins.
+    text = url if ":/" in url or "@" not in url else f"****@{url.rpartition('@')[2]}"
+    return quote(shorten_line(hide_secrets(text)))[1:-1]
 
 
 def open_url(
@@ -210,8 +213,8 @@ class Fetcher:
                     body = b"".join(_bounded(answer, url, MAX_BYTES))
                     return Answer(answer.geturl(), answer.headers.get_content_type(), body)
             except urllib.error.HTTPError as error:
-                # A store such as S3 answers 403 for what is missing.
-                if error.code not in (403, 404, 410):
+                # A store such as S3 answers 403 for what is missing, and others 400 or 405.
+                if error.code not in (400, 403, 404, 405, 406, 410):
                     raise
                 error.close()
                 return None
@@ -254,14 +257,30 @@ class Fetcher:
         return self._open(url, "*/*")
 
     def _open(self, url: str, accept: str) -> http.client.HTTPResponse:
-        request = urllib.request.Request(url, headers={"Accept": accept, "User-Agent": _AGENT})  # noqa: S310 - checked
-        return self.open(request)
+        headers = {"Accept": accept, "User-Agent": _AGENT}
+        return self.open(urllib.request.Request(_quoted(url), headers=headers))  # noqa: S310 - checked
+
+
+_IN_ADDRESSES = "%/:@!$&'()*,;=~[]"
+
+
+def _quoted(url: str) -> str:
+    """An address as a server gets it: pip quotes the + of a path, too, which is a blank to S3."""
+    parts = urlsplit(url)
+    path, query = quote_url(parts.path, _IN_ADDRESSES), quote_url(parts.query, f"{_IN_ADDRESSES}?+")
+    return parts._replace(path=path, query=query).geturl()
 
 
 def link(page: str, address: str) -> str:
-    """The absolute address of a link on a page; it must be one that may be reached from there."""
+    """The absolute address of a link on a page; it must be one that may be reached from there.
+
+    A query of the page's address, such as a token, goes with what the same server has.
+    """
     try:
         target = urljoin(page, address)
+        at, to = urlsplit(page), urlsplit(target)
+        if at.query and not to.query and (at.scheme, at.netloc) == (to.scheme, to.netloc):
+            target = to._replace(query=at.query).geturl()
     except ValueError:
         target = address
     check_address(target, page)
@@ -308,6 +327,8 @@ def _explained(url: str) -> Iterator[None]:
     except urllib.error.HTTPError as error:
         with error:
             found = f"status {error.code}"
+        if error.code == http.client.UNAUTHORIZED:
+            found += ", which asks for a user or a token; only a query of the address is sent"
     except (OSError, http.client.HTTPException, ValueError) as error:
         found = _reason(error)
     else:

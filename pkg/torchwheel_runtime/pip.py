@@ -1,5 +1,7 @@
 """Runs pip, for this interpreter or another one; a failure is one line."""
 
+import ast
+import contextlib
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +18,15 @@ _DOWNLOAD_SECONDS = 4 * 3600
 """Of one call of pip: it waits as long as a byte comes."""
 _OWN = ("PYTHONPATH", "PYTHONHOME")
 """Variables that lead to packages of this process."""
-ELSEWHERE = {f"PIP_{name}" for name in ("TARGET", "PREFIX", "ROOT", "USER", "DRY_RUN", "NO_DEPS")}
-"""Settings with which pip would not install into an environment, or not all."""
+_ELSEWHERE = {
+    f"PIP_{name}"
+    for name in (
+        *("TARGET", "PREFIX", "ROOT", "USER", "PYTHON", "DRY_RUN", "NO_DEPS"),
+        *("UPGRADE", "FORCE_REINSTALL", "IGNORE_INSTALLED"),
+    )
+}
+"""Settings with which pip would not install into an environment, not all, or a second time what is
+there, such as torch."""
 _CRASHED_OR_WRONG_CALL = 2
 """Pip's exit status after an error that it does not expect, or an option that it does not know."""
 
@@ -53,8 +62,8 @@ def run_pip(
         variables = {**(os.environ if env is None else env), **temporary_variables()}
         if python:
             # Else what they lead to counts as installed, and the environment lacks it.
-            left_out = {*_OWN, *ELSEWHERE}
-            variables = {name: text for name, text in variables.items() if name not in left_out}
+            variables = {name: text for name, text in variables.items() if name not in _OWN}
+            variables = own_variables(command, variables)
         use = [f"--use-feature={feature}"] if feature else []
         done = process.run([*command, *arguments, *use], env=variables, timeout=timeout)
         if use and done.status == _CRASHED_OR_WRONG_CALL:
@@ -63,6 +72,32 @@ def run_pip(
         raise TorchwheelError(f"{doing}: pip cannot be run: {error.reason}") from error
     if done.status:
         raise program_error(f"{doing}: {pip_reason(done.output + done.errors, advice)}")
+
+
+def own_variables(pip: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a pip that installs into its own environment, and leaves what is there.
+
+    No option of pip takes back a target folder of a settings file. So where a file has such a
+    setting, pip gets the other settings of its files as variables, and reads no file.
+    """
+    # As pip does: an empty variable leaves a file's setting.
+    empty = {name for name, text in environ.items() if not text and name.startswith("PIP_")}
+    left_out = _ELSEWHERE | empty
+    kept = {name: text for name, text in environ.items() if name not in left_out}
+    done = process.run([*pip, "config", "list"], env=kept)
+    of_files: dict[str, str] = {}
+    # In the order in which pip obeys them: those of all commands, then those of `pip install`.
+    for line in done.output.splitlines() if done.status == 0 else ():
+        key, _, value = line.partition("=")
+        section, _, option = key.partition(".")
+        if section in ("global", "install"):
+            with contextlib.suppress(ValueError, SyntaxError):
+                name = f"PIP_{option.upper().replace('-', '_')}"
+                of_files[name] = str(ast.literal_eval(value))
+    if of_files.keys().isdisjoint(_ELSEWHERE):
+        return kept
+    of_files = {name: text for name, text in of_files.items() if name not in _ELSEWHERE}
+    return {**of_files, **kept, "PIP_CONFIG_FILE": os.devnull}
 
 
 def checked_requirements(texts: Iterable[str], where: str) -> list[str]:
@@ -112,6 +147,7 @@ def pip_install(
 
 def pip_reason(output: str, advice: str = "") -> str:
     """Pip's own ERROR lines, without the general advice that surrounds them; then `advice`."""
+    output = process.CODES.sub("", output)
     if "DO NOT MATCH THE HASHES" in output:
         return _hash_mismatch(output)
     lines = process.printed_lines(output)

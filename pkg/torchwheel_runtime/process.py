@@ -101,7 +101,7 @@ class ProcessResult:
 
     def last_words(self, otherwise: str = "") -> str:
         """The end of standard error on one line, e.g. of a Python traceback."""
-        return " ".join(self.errors.split()[-40:]) or otherwise
+        return " ".join(CODES.sub("", self.errors).split()[-40:]) or otherwise
 
     def require(self, doing: str) -> None:
         """Raise `DOING: REASON` unless the program succeeded."""
@@ -119,8 +119,9 @@ def python_module(python: Argument, module: str) -> list[str]:
 
 
 def printed_lines(text: str) -> list[str]:
-    """The lines of a program's output that are not blank."""
-    return [line.strip() for line in text.splitlines() if line.strip()]
+    """The lines of a program's output that are not blank, without the colours of a terminal."""
+    lines = CODES.sub("", text).splitlines()
+    return [line.strip() for line in lines if line.strip()]
 
 
 def run(

@@ -62,7 +62,7 @@ _USERS = re.compile(
 )
 
 
-_QUERIES = re.compile(r"""(://[^\s?#"'<>]*)\?[^\s"'<>),;#]*[^\s"'<>),;:.#]""")
+_QUERIES = re.compile(r"""(://[^\s?#"'<>]*)\?[^\s"'<>#]*[^\s"'<>),;:.#]""")
 
 
 def hide_secrets(text: str) -> str:

@@ -109,10 +109,12 @@ def environ() -> dict[str, str]:
 
 @pytest.fixture
 def torchwheel(command, environ) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Builds the small extension in its container, as a user does."""
+    """Builds the small extension in its container, as a user does; the call ends with `status`."""
 
-    def run(*more: object, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+    def run(
+        *more: object, cwd: Path, status: int = 0, **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
             [*command, *map(str, more)],
             cwd=cwd,
             env={**environ, **env},
@@ -121,5 +123,7 @@ def torchwheel(command, environ) -> Callable[..., subprocess.CompletedProcess[st
             check=False,
             timeout=1800,
         )
+        assert done.returncode == status, done.stdout + done.stderr
+        return done
 
     return run

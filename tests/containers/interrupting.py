@@ -4,12 +4,12 @@ import contextlib
 import os
 import signal
 import subprocess
-import time
 
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
 from torchwheel.image.engine import LABEL
 from torchwheel.pipeline.inputs import run_id
+from waiting import wait_for
 
 SECONDS = 120
 
@@ -27,15 +27,8 @@ def containers(engine, dist):
 
 def kill_containers(engine, dist):
     """The engine kills none that it has only created."""
-    wait_until(lambda: running_containers(engine, dist), "no container runs")
+    wait_for(lambda: running_containers(engine, dist), "no container runs")
     engine.call(["kill", *running_containers(engine, dist)], "killing")
-
-
-def wait_until(holds, what):
-    begun = time.monotonic()
-    while not holds():
-        assert time.monotonic() - begun < SECONDS, what
-        time.sleep(0.1)
 
 
 def nothing_half_made(dist):
@@ -59,7 +52,7 @@ def started(command, environ, tiny, engine):
         start_new_session=True,
     )
     try:
-        wait_until(
+        wait_for(
             lambda: containers(engine, tiny / "dist") or process.poll() is not None,
             "no container started",
         )
@@ -75,5 +68,5 @@ def kill_driver(driver, kill, dist, engine):
     """Kill a run by os.kill or os.killpg, and wait until its container has ended."""
     kill(driver.pid, signal.SIGKILL)
     driver.wait()
-    wait_until(lambda: containers(engine, dist) == [], "its container is left")
+    wait_for(lambda: containers(engine, dist) == [], "its container is left")
     nothing_half_made(dist)

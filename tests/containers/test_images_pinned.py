@@ -1,6 +1,5 @@
 """Images in a real registry on loopback, and a Debian of one day."""
 
-import http.server
 import re
 import shutil
 import socket
@@ -12,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from loopback import serving
+from loopback import answering
 from torchwheel.image.images import describe_image, ensure_image
 from torchwheel.image.recipes import BaseImage, Image, read_recipe
 from torchwheel.image.registry import ImagesLock, Registry, push_image, write_lock
@@ -150,21 +149,13 @@ def test_a_debian_of_one_day_takes_its_packages_from_the_service(engine, base, t
         pytest.skip(f"no address of Debian's archive in the sources of {local}")
     asked = []
 
-    class Snapshots(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append(self.path)
-            kind, _, rest = self.path.lstrip("/").partition(f"/{DAY}/")
-            self.send_response(302 if rest else 404)
-            self.send_header("Location", f"{found[1]}/{kind}/{rest}")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def answer(path):
+        asked.append(path)
+        kind, _, rest = path.lstrip("/").partition(f"/{DAY}/")
+        headers = {"Location": f"{found[1]}/{kind}/{rest}", "Content-Length": "0"}
+        return 302 if rest else 404, headers, b""
 
-        do_HEAD = do_GET  # noqa: N815 - named by the base class
-
-        def log_message(self, *_):
-            pass
-
-    with serving(Snapshots) as service:
+    with answering(answer) as service:
         dated = BaseImage("bullseye", snapshot=DAY)
         engine.call(["tag", local, dated.local], "naming the base")
         (tmp_path / "cache").mkdir()

@@ -51,8 +51,7 @@ def test_whatever_is_killed_the_next_run_finishes(command, environ, tiny, engine
             assert "Traceback" not in said
             assert containers(engine, tiny / "dist") == []
             nothing_half_made(tiny / "dist")
-    done = torchwheel(cwd=tiny)
-    assert done.returncode == 0, done.stdout + done.stderr
+    torchwheel(cwd=tiny)
     assert len(list((tiny / "dist").glob("*.whl"))) == 1
     assert not list((tiny / "dist" / ".torchwheel").glob("making-*"))
     nothing_half_made(tiny / "dist")
@@ -63,12 +62,10 @@ def test_whatever_is_killed_the_next_run_finishes(command, environ, tiny, engine
 def test_a_full_disk(tiny, engine, torchwheel, tmp_path):
     small = tmp_path / "small"
     with small_disk(small, "size=48k") as change:
-        done = torchwheel("--dist", small / "dist", cwd=tiny)
-        assert done.returncode == 1
+        done = torchwheel("--dist", small / "dist", cwd=tiny, status=1)
         assert "no space left" in done.stdout + done.stderr
         assert "Traceback" not in done.stdout + done.stderr
         assert not list((small / "dist").glob("*.whl"))
         assert containers(engine, small / "dist") == []
         change("size=64m")
         done = torchwheel("--dist", small / "dist", cwd=tiny)
-        assert done.returncode == 0, done.stdout + done.stderr

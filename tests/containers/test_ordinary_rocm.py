@@ -50,8 +50,7 @@ def test_its_wheel_for_rocm_is_built_and_tried(base, image_of, environ, gigabyte
         "TORCHWHEEL_CACHE": str(gigabytes / "cache"),
         "PIP_FIND_LINKS": str(gigabytes),
     }
-    done = torchwheel(folder, environ, "wheels", "--container")
-    assert done.returncode == 0, done.stdout + done.stderr
+    torchwheel(folder, environ, "wheels", "--container")
     (wheel,) = (folder / "dist").glob("*.whl")
     assert wheel.name.startswith("plus-1.0+rocm7.2torch2.13-cp311-cp311-manylinux")
     assert all(result.ok for result in run_gates(wheel, Limits(1)))

@@ -30,8 +30,7 @@ def command() -> list[str]:
 )
 def test_a_wheel_for_one_architecture(torchwheel, image_of, tmp_path, variant, arch, image):
     image_of(image)
-    done = torchwheel("--archs", arch, "--dist", tmp_path, variant, cwd=ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr
+    torchwheel("--archs", arch, "--dist", tmp_path, variant, cwd=ROOT)
     (wheel,) = tmp_path.glob("*.whl")
     # A function of a newer C library would show here.
     assert re.search(r"^fusedops-.*-manylinux(2014|_2_17)_x86_64", wheel.name), wheel.name

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -34,7 +33,6 @@ def test_a_wheel_of_the_container_passes_every_gate(
     with started(command, environ, tiny, engine) as driver:
         kill_driver(driver, os.killpg, tiny / "dist", engine)
     done = torchwheel(*options, cwd=tiny)
-    assert done.returncode == 0, done.stdout + done.stderr
     wheel = the_wheel(tiny / "dist")
     # The old system it was linked on shows: nothing newer than glibc 2.17 is needed.
     assert re.search(r"-py3-none-manylinux(2014|_2_17)_x86_64", wheel.name), wheel.name
@@ -62,21 +60,18 @@ def test_a_wheel_of_the_container_passes_every_gate(
     assert max(map(len, lines)) <= 80 + len(str(tiny))
 
     again = torchwheel(*options, cwd=tiny)
-    assert again.returncode == 0
     assert "nothing to do" in again.stderr
 
 
 @pytest.mark.nightly
 def test_a_wheel_is_the_same_in_any_folder(tiny, tiny_in, torchwheel, command, environ, tmp_path):
-    done = torchwheel(cwd=tiny)
-    assert done.returncode == 0, done.stdout + done.stderr
+    torchwheel(cwd=tiny)
     # Another folder, where a build on the host has left its objects and its wheel.
     other = tiny_in(tmp_path / "another" / "place")
     on_host = [word for word in command if word != "--container"]
     subprocess.run(on_host, cwd=other, env=environ, check=True, capture_output=True)
     assert "manylinux2014" not in the_wheel(other / "dist").name
-    done = torchwheel(cwd=other)
-    assert done.returncode == 0, done.stdout + done.stderr
+    torchwheel(cwd=other)
     assert sha256(the_wheel(other / "dist")) == sha256(the_wheel(tiny / "dist"))
 
 
@@ -89,7 +84,6 @@ def test_what_fails_in_the_container_with_its_bundled_package_is_kept_out(tiny, 
         "def test_alone():\n    assert importlib.util.find_spec('torchwheel') is None\n"
     )
     done = torchwheel(cwd=tiny)
-    assert done.returncode == 0, done.stdout + done.stderr
     smoke = json.loads((tiny / "dist" / "smoke" / "cu130-stable.json").read_text())
     assert smoke["bundled"] == {WHEEL: sha256(tiny / "dist" / "bundled" / WHEEL)}
     assert [one["file"] for one in smoke["imported"]] == [
@@ -97,8 +91,7 @@ def test_what_fails_in_the_container_with_its_bundled_package_is_kept_out(tiny, 
         "tiny_helper/__init__.py",
     ]
     (helper / "tiny_helper" / "__init__.py").write_text("ONE = 2.0\n")
-    done = torchwheel(cwd=tiny)
-    assert done.returncode == 1
+    done = torchwheel(cwd=tiny, status=1)
     assert re.search(r"failed: cu130-stable: smoke: \S+::test_scale\S*: .*assert ", done.stdout), (
         done.stdout
     )
@@ -111,8 +104,7 @@ def test_a_wheel_that_tells_the_day_of_its_build_is_refused(tiny, torchwheel):
     setup = tiny / "setup.py"
     telling = 'import time\nPath("tiny/built.py").write_text(f"when = {time.time()}")\n'
     setup.write_text(setup.read_text().replace("\nsetup(", f"\n{telling}setup("))
-    done = torchwheel("--twice", cwd=tiny)
-    assert done.returncode == 1
+    done = torchwheel("--twice", cwd=tiny, status=1)
     assert re.search(r"not reproducible: tiny/built\.py differs", done.stdout)
     assert not list((tiny / "dist").glob("*.whl"))
 
@@ -120,15 +112,7 @@ def test_a_wheel_that_tells_the_day_of_its_build_is_refused(tiny, torchwheel):
 def test_a_compile_error_in_the_container_is_one_line(tiny, torchwheel):
     source = tiny / "csrc" / "scale.cu"
     source.write_text(source.read_text() + "\nint broken(\n")
-    done = torchwheel(cwd=tiny)
-    assert done.returncode == 1
+    done = torchwheel(cwd=tiny, status=1)
     (line,) = [one for one in done.stdout.splitlines() if one.startswith("failed: ")]
     assert "scale.cu" in line
     assert "build.log" in line
-
-
-def test_a_missing_recipe_is_a_wrong_call(tiny, torchwheel):
-    shutil.rmtree(tiny / "docker")
-    done = torchwheel(cwd=tiny)
-    assert done.returncode == 2
-    assert "an image recipe is expected there" in done.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from torchwheel.sdist.sandbox import Folders, find_sandbox
+from torchwheel.sdist.sandbox import find_sandbox
 
 USER = 1001
 SECRET = "a-token-of-the-caller"  # noqa: S105 - of nobody
@@ -136,8 +136,8 @@ def tried(folder: Path, port: int, user: int, *, confined: bool) -> set[str]:
             if isinstance(found, str):
                 answers.put(found)
                 return
-            shown = Folders([folder, python.parents[1]], [])
-            program = found.write_program(folder / f"program-{user}", python, shown)
+            path, read = folder / f"program-{user}", [folder, python.parents[1]]
+            program = found.write_program(path, python, read=read)
         command = [program, "-I", folder / "attempts.py", folder, str(port), SECRET]
         done = subprocess.run(command, cwd="/", capture_output=True, text=True, check=False)
         assert not done.returncode, done.stderr
@@ -170,7 +170,7 @@ def test_it_runs_in_the_folder_that_is_built_though_others_may_not_enter_it(tmp_
         pytest.skip(f"no sandbox here: {found}")
     built = tmp_path / "built"
     built.mkdir(mode=0o700)
-    program = found.write_program(tmp_path / "program", Path("/bin/sh"), Folders([], [built]))
+    program = found.write_program(tmp_path / "program", Path("/bin/sh"), write=[built])
     said = subprocess.check_output([program, "-c", "pwd; touch made"], cwd=built, text=True)
     assert said == f"{built}\n"
     assert (built / "made").exists()

@@ -25,6 +25,7 @@ from torchwheel.check.gates import OF_NAMES, findings_of
 from torchwheel.check.inspection_text import inspection_json, inspection_text
 from torchwheel.check.named_claims import case_of
 from torchwheel.evidence.bundles import BundleVerifier, open_verifier
+from torchwheel.evidence.files import Attestation
 from torchwheel.findings import sarif_text, summary_text
 from torchwheel.index.catalogue import read_catalogues, upload_times
 from torchwheel.index.client import JSON
@@ -306,12 +307,18 @@ def _setup_config(content: bytes, folder: Path) -> None:
 
 
 @functools.cache
-def _verifier() -> BundleVerifier:
-    return open_verifier(str(seeds.TRUSTED))
+def _verifier() -> tuple[BundleVerifier, tuple[Attestation, ...]]:
+    """The verifier of the signed bundle, and what that bundle attests."""
+    verifier = open_verifier(str(seeds.TRUSTED))
+    return verifier, verifier.read(seeds.SIGNED)
 
 
 def _signed(content: bytes, folder: Path) -> None:
-    _verifier().read(_write(folder, "bundle.sigstore.json", content))
+    verifier, genuine = _verifier()
+    known = {(one.signer, one.subjects) for one in genuine}
+    for one in verifier.read(_write(folder, "bundle.sigstore.json", content)):
+        if (one.signer, one.subjects) not in known:
+            raise AssertionError(f"believes another signer or other files: {one.signer}")
 
 
 def _trusted_root(content: bytes, folder: Path) -> None:

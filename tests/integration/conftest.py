@@ -92,12 +92,19 @@ def links(own_wheel):
 
 @pytest.fixture
 def torchwheel(cache):
-    """Runs the command line as a user does; returns the finished process."""
+    """Runs the command line as a user does; returns the finished process.
+
+    It must end with `status`, unless that is None.
+    """
 
     def run(
-        *arguments: object, cwd: Path, seconds: float = 600, **env: str
+        *arguments: object,
+        cwd: Path,
+        seconds: float = 600,
+        status: int | None = None,
+        **env: str,
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-m", "torchwheel.cli", *map(str, arguments)],
             cwd=cwd,
             env={**os.environ, "TORCHWHEEL_CACHE": str(cache), "COLUMNS": "80", **env},
@@ -106,6 +113,8 @@ def torchwheel(cache):
             check=False,
             timeout=seconds,
         )
+        assert status in (None, done.returncode), done.stdout + done.stderr
+        return done
 
     return run
 

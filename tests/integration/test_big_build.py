@@ -26,6 +26,7 @@ from torchwheel.compilers.compiler_cache import (
     wait_for_writes,
 )
 from torchwheel_runtime.errors import TorchwheelError
+from waiting import wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -41,15 +42,6 @@ def one_line(done: subprocess.CompletedProcess[str]) -> str:
     assert "Traceback" not in done.stdout + done.stderr
     (line,) = [one for one in done.stderr.splitlines() if one.startswith("torchwheel: ")]
     return line
-
-
-def waited(condition, seconds: float = 120):
-    """The first true value of a condition."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return found
 
 
 def compilers_of(source: str) -> list[psutil.Process]:
@@ -98,8 +90,7 @@ def compiled(made_once, cache):
 
 @pytest.mark.nightly
 def test_a_plan_lists_the_steps_and_what_pythons_share(compiled, torchwheel):
-    done = torchwheel("build", "many", *CPU, "--plan", "2", cwd=compiled)
-    assert done.returncode == 0, done.stderr
+    done = torchwheel("build", "many", *CPU, "--plan", "2", cwd=compiled, status=0)
     head, *rows = done.stdout.partition("\n\n")[0].splitlines()
     assert head.split() == ["shard", "python", "step"]
     assert [row.split() for row in rows] == [
@@ -118,8 +109,7 @@ def test_one_job_links_what_the_shards_compiled(compiled, tmp_path, torchwheel):
     assert [sorted(one["objects"]) for one in lists] == [STEPS[::2], STEPS[1::2]]
     assert all(one["steps"] == STEPS and one["hits"] == 0 for one in lists)
     call = ("build", "many", *CPU, "--cache", "objects", "--dist", tmp_path)
-    done = torchwheel(*call, "--from-shards", "dist/shards", cwd=compiled)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = torchwheel(*call, "--from-shards", "dist/shards", cwd=compiled, status=0)
     (record,) = tmp_path.glob("*.whl.json")
     assert json.loads(record.read_text())["cache"] == {"hits": 4, "misses": 0, "failed": 0}
     assert "cache 4 objects were there, 0 were compiled" in done.stdout
@@ -215,7 +205,7 @@ def cluster(tmp_path, monkeypatch) -> Iterator[tuple[str, dict[str, subprocess.P
                 return 1 + json.load(call.getresponse())["num_servers"]
             return 0
 
-        waited(servers)
+        wait_for(servers)
         found = {}
         for _ in range(2):
             one = f"127.0.0.1:{free_port()}"
@@ -223,7 +213,7 @@ def cluster(tmp_path, monkeypatch) -> Iterator[tuple[str, dict[str, subprocess.P
                 "generate-jwt-hs256-server-token", f"--secret-key={key}", "--server", one
             )
             found[one] = start("server", SERVER, address=one, scheduler=url, token=token)
-        waited(lambda: servers() == 3)
+        wait_for(lambda: servers() == 3)
         yield url, found
 
 
@@ -287,9 +277,9 @@ def test_a_cluster_compiles_though_a_server_is_killed(project, cluster, cache, t
         return None
 
     with started(["--on", url, "--cache", "objects"], project, cache) as build:
-        compiler, killed = waited(busy)
+        compiler, killed = wait_for(busy)
         servers[killed].kill()
-        waited(lambda: not runs(compiler), 10)
+        wait_for(lambda: not runs(compiler), seconds=10)
         output, _ = build.communicate(timeout=300)
     assert build.returncode == 0, output
     (record,) = tmp_path.glob("dist/*.whl.json")
@@ -308,7 +298,7 @@ def test_a_cluster_compiles_though_a_server_is_killed(project, cluster, cache, t
 def test_the_end_of_a_build_is_that_of_its_compilers(project, cache, tmp_path, sandbox):
     options = ["--cache", "objects", "--sandbox", sandbox]
     with started(options, project, cache) as build:
-        compiler = waited(lambda: compilers_of("/many/many/slow.cpp"))[0]
+        compiler = wait_for(lambda: compilers_of("/many/many/slow.cpp"))[0]
         assert servers_of(tmp_path / "objects")
         build.send_signal(signal.SIGTERM)
         output, _ = build.communicate(timeout=30)

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from torchwheel.compilers.compiler_cache import CacheUse, folder_cache, own_server, wait_for_writes
+from waiting import wait_for
 
 pytestmark = pytest.mark.integration
 LAUNCHER = (shutil.which("sccache") or "sccache",)
@@ -59,15 +60,6 @@ def ports_of(server: psutil.Process) -> list[object]:
     with contextlib.suppress(psutil.Error):
         return [one.laddr for one in server.net_connections("inet") if one.status == "LISTEN"]
     return []
-
-
-def waited(condition, seconds: float = 60):
-    """The first true value of a condition."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    return found
 
 
 def compile_one(folder: Path, environ: dict[str, str]) -> None:
@@ -115,7 +107,7 @@ def test_the_server_ends_with_its_process(tmp_path, planted, number):
         assert run.stdout.readline() == b"up\n"
         (server,) = servers_of(psutil.Process(run.pid))
         run.send_signal(number)
-    waited(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE, 10)
+    wait_for(lambda: not server.is_running() or server.status() == psutil.STATUS_ZOMBIE, seconds=10)
     assert not was_asked(planted)
 
 

@@ -163,6 +163,55 @@ def test_settings_of_the_user_do_not_lead_elsewhere(
     assert not (tmp_path / "there").exists()
 
 
+@pytest.mark.parametrize(
+    ("pip", "conf", "variables", "says"),
+    [
+        (True, "[install]\ntarget = {there}\n", {}, None),
+        (True, "prefix = {there}\n[install]\nuser = true\n", {}, None),
+        (True, "[install]\nforce-reinstall = yes\nupgrade-strategy = eager\n", {}, None),
+        (True, "", {"PIP_UPGRADE": "1", "PIP_UPGRADE_STRATEGY": "eager"}, None),
+        (True, "", {"PIP_IGNORE_INSTALLED": "1"}, None),
+        (True, "", {"PIP_PYTHON": sys.executable}, None),
+        (False, "reinstall = true\nupgrade = true\nno-deps = true\n", {}, None),
+        (False, "target = '{there}'\n", {}, "expected helper>=1 to be installed now, found none"),
+    ],
+)
+def test_settings_lead_no_requirement_elsewhere_and_replace_no_torch(
+    environment, torchwheel, tmp_path, pip, conf, variables, says
+):
+    """The index lacks helper, so pip or uv looks for it, where it is set up; they find torches."""
+    demo = wheelmaker.make_wheel(tmp_path / "dist", claims=None, requires=("helper>=1",))
+    build_index([IndexedWheel(demo, ("simple",))], tmp_path / "index")
+    links = tmp_path / "links"
+    make = functools.partial(wheelmaker.make_wheel, links, claims=None)
+    make(name="helper", version="1.2", requires=("torch>=2",))
+    for version in ("2.13.0", "2.13.0+cu126"):
+        make(name="torch", version=version, requires=())
+    python = environment("2.13.0", "13.0", pip=pip)
+    text = conf.format(there=tmp_path / "there")
+    (tmp_path / "uv").mkdir()
+    (tmp_path / "uv" / "uv.toml").write_text(f"[pip]\n{text}" if not pip else "")
+    (tmp_path / "pip.conf").write_text(f"[global]\nfind-links = {links}\nno-index = 1\n{text}")
+    settings = {
+        **variables,
+        "PIP_CONFIG_FILE": str(tmp_path / "pip.conf"),
+        "PIP_FIND_LINKS": "",
+        "XDG_CONFIG_HOME": str(tmp_path),
+        "UV_FIND_LINKS": str(links),
+        "UV_OFFLINE": "1",
+    }
+    index = f"{(tmp_path / 'index').as_uri()}/simple"
+    done = torchwheel(
+        "install", "demo", "--index", index, "--python", python, cwd=tmp_path, **settings
+    )
+    assert done.returncode == int(says is not None), done.stderr
+    assert (says or "installed by ") in done.stderr
+    there = {} if says else {"demo": "1.0.0", "helper": "1.2"}
+    assert versions(python) == {**there, "torch": "2.13.0"}
+    site = next(tmp_path.glob("venv/lib/python3*/site-packages"))
+    assert len([*site.glob("torch-*.dist-info")]) == 1
+
+
 def test_pypis_torch_is_pinned_by_the_version_that_pip_knows(environment, torchwheel, tmp_path):
     """It is installed as 2.13.0 and calls itself 2.13.0+cu130."""
     demo = wheelmaker.make_wheel(tmp_path / "dist", claims=None, requires=("needs_torch",))
@@ -199,6 +248,32 @@ def test_a_store_that_answers_403_serves_our_index_by_its_root(
         done = torchwheel(*call, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert versions(python)["demo"] == "1.0.0+cu124torch2.6"
+
+
+class Private(http.server.SimpleHTTPRequestHandler):
+    """Asks for a token in the query of each address."""
+
+    def send_head(self):
+        if self.path.endswith("?token=SECRET"):
+            return super().send_head()
+        return self.send_error(401)
+
+
+@pytest.mark.parametrize("pip", [True, False])
+def test_a_token_in_the_address_goes_to_the_files_and_is_kept_nowhere(
+    index, environment, torchwheel, tmp_path, pip
+):
+    python = environment("2.6.0+cu124", "12.4", pip=pip)
+    with serving(functools.partial(Private, directory=index)) as store:
+        call = ("install", "demo", "--python", python, "--index")
+        done = torchwheel(*call, f"{store}/?token=SECRET", cwd=tmp_path)
+        without = torchwheel(*call, store, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert versions(python)["demo"] == "1.0.0+cu124torch2.6"
+    assert "SECRET" not in done.stdout + done.stderr
+    infos = tmp_path.glob("venv/lib/python3*/site-packages/demo-*.dist-info/*")
+    assert not [info for info in infos if b"SECRET" in info.read_bytes()]
+    assert "found status 401, which asks for a user or a token" in without.stderr
 
 
 @pytest.mark.parametrize("pip", [True, False])

@@ -40,10 +40,8 @@ def project(tmp_path_factory) -> Path:
 def test_linked_from_shards_a_wheel_has_the_bytes_of_one_that_compiles(
     project, torchwheel, tmp_path
 ):
-    def run(*arguments, status=0):
-        done = torchwheel(*arguments, cwd=project)
-        assert done.returncode == status, done.stdout + done.stderr
-        return done
+    def run(*arguments):
+        return torchwheel(*arguments, cwd=project, status=0)
 
     whole = run("kernels", "cu130", "--twice", "--out", tmp_path / "whole")
     assert re.search(r"^compiled  \S+/cu130-[0-9a-f]{16}: 3 objects$", whole.stdout, re.M)
@@ -65,8 +63,7 @@ def test_linked_from_shards_a_wheel_has_the_bytes_of_one_that_compiles(
     copy = tmp_path / "copy"
     shutil.copytree(project, copy, ignore=shutil.ignore_patterns("dist"))
     call = ("wheels", "cu130-stable", "--kernels", tmp_path / "parts", "--kernels-only", "--twice")
-    done = torchwheel(*call, cwd=copy)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = torchwheel(*call, cwd=copy, status=0)
     assert "link cu130-stable.so" in done.stderr
     assert "CUDA scale" not in done.stderr
     record = json.loads((copy / "dist/.torchwheel/cu130-stable.json").read_text())
@@ -77,8 +74,7 @@ def test_linked_from_shards_a_wheel_has_the_bytes_of_one_that_compiles(
 
     # Another source: refused, or compiled here.
     (copy / "csrc" / "scale_second.cu").write_text(f"// changed\n{SECOND}")
-    done = torchwheel(*call, cwd=copy)
-    assert done.returncode == 1
+    done = torchwheel(*call, cwd=copy, status=1)
     assert re.search(
         r"^failed: cu130-stable: \S+/cu130-\S+: expected kernels of \"csrc/scale_second\.cu\" "
         r"[0-9a-f]{16}, found \"csrc/scale_second\.cu\" [0-9a-f]{16}; compile them with "
@@ -86,8 +82,7 @@ def test_linked_from_shards_a_wheel_has_the_bytes_of_one_that_compiles(
         done.stdout,
         re.M,
     ), done.stdout
-    done = torchwheel("wheels", "cu130-stable", "--kernels", tmp_path / "parts", cwd=copy)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = torchwheel("wheels", "cu130-stable", "--kernels", tmp_path / "parts", cwd=copy, status=0)
     assert "; now they are compiled here" in done.stderr
     assert "CUDA scale_second.cu" in done.stderr
 
@@ -100,8 +95,7 @@ def read(folder: Path) -> list[dict[str, str]]:
 def test_a_compile_that_fails_leaves_no_artifact(project, torchwheel, tmp_path):
     copy = Path(shutil.copytree(project, tmp_path / "copy"))
     (copy / "csrc" / "scale_second.cu").write_text("int broken(\n")
-    done = torchwheel("kernels", "cu130", "--out", tmp_path / "out", cwd=copy)
-    assert done.returncode == 1
+    done = torchwheel("kernels", "cu130", "--out", tmp_path / "out", cwd=copy, status=1)
     assert re.search(
         r"torchwheel: building \S+scale_second.cu.o failed: .*\(all of it in", done.stderr
     )
@@ -119,6 +113,5 @@ def test_a_compile_that_fails_leaves_no_artifact(project, torchwheel, tmp_path):
     ],
 )
 def test_a_wrong_call_is_one_line(tiny, torchwheel, call, says):
-    done = torchwheel(*call.split(), cwd=tiny)
-    assert done.returncode == 2, done.stdout + done.stderr
+    done = torchwheel(*call.split(), cwd=tiny, status=2)
     assert says in done.stderr.splitlines()[-1]

@@ -27,7 +27,7 @@ def test_a_setup_py_that_prompts_hangs_or_lacks_something_is_one_line(
     (tmp_path / "setup.py").write_text(f"{setup}\nfrom setuptools import setup\nsetup()\n")
     monkeypatch.setattr(own_build, "SECONDS", 2 if "sleep" in setup else 60)
     with pytest.raises(TorchwheelError) as caught:
-        own_build._dynamic(tmp_path, {})
+        own_build._dynamic_requirements(tmp_path, {})
     assert str(caught.value).startswith("the project's build backend: ")
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -37,4 +37,4 @@ def test_requirements_of_a_backend_are_read(tmp_path):
     (tmp_path / "setup.py").write_text(
         "print('hello')\nfrom setuptools import setup\nsetup(setup_requires=['ninja>=1.11'])\n"
     )
-    assert own_build._dynamic(tmp_path, {}) == ("ninja>=1.11",)
+    assert own_build._dynamic_requirements(tmp_path, {}) == ("ninja>=1.11",)

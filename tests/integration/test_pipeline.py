@@ -102,14 +102,12 @@ def test_the_printed_command_installs_the_wheel(made, tmp_path):
 
 def test_nothing_touched_means_nothing_done_and_a_touched_kernel_compiles_alone(made, torchwheel):
     project, _ = made
-    again = torchwheel("wheels", cwd=project)
-    assert again.returncode == 0, again.stderr
+    again = torchwheel("wheels", cwd=project, status=0)
     assert again.stderr.count("nothing to do") == 2
     before = read_wheel(next((project / "dist").glob("*manylinux*.whl")))
     source = project / "csrc" / "scale.cu"
     source.write_text(source.read_text() + "\n// touched\n")
-    touched = torchwheel("wheels", "cu130-stable", cwd=project)
-    assert touched.returncode == 0, touched.stderr
+    touched = torchwheel("wheels", "cu130-stable", cwd=project, status=0)
     assert "CUDA scale.cu" in touched.stderr
     assert "C++ stable.cpp" not in touched.stderr
     # A comment changes no byte of the library: the wheel is the same one.
@@ -121,16 +119,14 @@ def test_nothing_touched_means_nothing_done_and_a_touched_kernel_compiles_alone(
 def test_two_folders_give_the_same_bytes(made, tmp_path, torchwheel):
     here, _ = made
     project = Path(shutil.copytree(Path(__file__).parent / "tiny", tmp_path / "somewhere/else"))
-    done = torchwheel("wheels", "cu130-stable", "--no-launcher", cwd=project)
-    assert done.returncode == 0, done.stderr
+    torchwheel("wheels", "cu130-stable", "--no-launcher", cwd=project, status=0)
     (wheel,) = (project / "dist").glob("*.whl")
     assert wheel.read_bytes() == (here.parent / "first" / wheel.name).read_bytes()
 
 
 def test_a_compile_error_names_the_file_and_leaves_the_other_variant(tiny, torchwheel):
     (tiny / "csrc" / "scale.cu").write_text("this is no C++\n")
-    done = torchwheel("wheels", cwd=tiny)
-    assert done.returncode == 1
+    done = torchwheel("wheels", cwd=tiny, status=1)
     assert "failed: cu130-stable: building obj/scale.cu.o failed" in done.stdout
     assert "scale.cu" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
@@ -139,8 +135,7 @@ def test_a_compile_error_names_the_file_and_leaves_the_other_variant(tiny, torch
 
 def test_a_failing_smoke_test_keeps_the_wheel_out(tiny, torchwheel):
     (tiny / "smoke" / "test_more.py").write_text("def test_wrong():\n    assert 1 == 2\n")
-    done = torchwheel("wheels", "pure", cwd=tiny)
-    assert done.returncode == 1
+    done = torchwheel("wheels", "pure", cwd=tiny, status=1)
     assert "smoke" in done.stdout
     assert wheels_in(tiny / "dist") == []
     assert not list((tiny / "dist" / "index").rglob("*.whl"))
@@ -152,8 +147,7 @@ def test_a_failing_gate_keeps_the_wheel_out(tiny, torchwheel):
     (tiny / "tiny" / "noise.bin").write_bytes(random.Random(0).randbytes(2 << 20))
     project = tiny / "pyproject.toml"
     project.write_text(project.read_text() + '[tool.setuptools.package-data]\ntiny = ["*.bin"]\n')
-    done = torchwheel("wheels", "pure", cwd=tiny)
-    assert done.returncode == 1
+    done = torchwheel("wheels", "pure", cwd=tiny, status=1)
     assert "gate size" in done.stdout
     assert wheels_in(tiny / "dist") == []
     assert [p.name for p in (tiny / "dist" / "rejected").iterdir()] == [
@@ -172,16 +166,14 @@ def test_a_failing_gate_keeps_the_wheel_out(tiny, torchwheel):
     ],
 )
 def test_a_wrong_call_is_one_line_and_builds_nothing(tiny, torchwheel, arguments, says):
-    done = torchwheel("wheels", *arguments, cwd=tiny)
-    assert done.returncode == 2
+    done = torchwheel("wheels", *arguments, cwd=tiny, status=2)
     assert says in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tiny / "dist").exists()
 
 
 def test_an_unknown_toolkit_is_a_wrong_call(tiny, torchwheel):
-    done = torchwheel("toolkit", "cu13", cwd=tiny)
-    assert done.returncode == 2
+    done = torchwheel("toolkit", "cu13", cwd=tiny, status=2)
     assert "no toolkit 'cu13' in matrix.yaml" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
@@ -191,22 +183,18 @@ def test_a_toolkit_of_the_system_serves_as_well(tiny, torchwheel, cache):
     cuda = provision.provision_pypi("13.0", "linux_x86_64", cache, Quiet())[0]
     matrix = tiny / "matrix.yaml"
     matrix.write_text(matrix.read_text().replace("source: pypi", "source: system"))
-    done = torchwheel("wheels", "cu130-stable", cwd=tiny, CUDA_HOME=str(cuda))
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = torchwheel("wheels", "cu130-stable", cwd=tiny, CUDA_HOME=str(cuda), status=0)
     finished_everywhere(tiny / "dist")
-    done = torchwheel("wheels", "cu130-stable", cwd=tiny, CUDA_HOME=str(tiny))
-    assert done.returncode == 0, "nothing was touched, so the toolkit is not asked for"
+    done = torchwheel("wheels", "cu130-stable", cwd=tiny, CUDA_HOME=str(tiny), status=0)
     (tiny / "csrc" / "scale.cu").write_text("// changed\n")
-    done = torchwheel("wheels", "cu130-stable", cwd=tiny, CUDA_HOME=str(tiny))
-    assert done.returncode == 1
+    done = torchwheel("wheels", "cu130-stable", cwd=tiny, CUDA_HOME=str(tiny), status=1)
     assert "has no bin/nvcc" in done.stdout
 
 
 def test_no_compiler_is_one_line(tiny, torchwheel, tmp_path):
     empty = tmp_path / "bin"
     empty.mkdir()
-    done = torchwheel("wheels", "cu130-stable", cwd=tiny, PATH=str(empty), CXX="")
-    assert done.returncode == 1
+    done = torchwheel("wheels", "cu130-stable", cwd=tiny, PATH=str(empty), CXX="", status=1)
     assert "no C++ compiler" in done.stdout
     assert wheels_in(tiny / "dist") == []
 
@@ -215,14 +203,12 @@ def test_no_compiler_is_one_line(tiny, torchwheel, tmp_path):
 def test_a_full_disk_is_one_line_and_the_next_run_goes_on(tiny, torchwheel, tmp_path):
     small = tmp_path / "small"
     with small_disk(small, "size=48k") as change:
-        done = torchwheel("wheels", "cu130-stable", "--dist", small / "dist", cwd=tiny)
-        assert done.returncode == 1
+        done = torchwheel("wheels", "cu130-stable", "--dist", small / "dist", cwd=tiny, status=1)
         assert "no space left" in done.stdout + done.stderr
         assert "Traceback" not in done.stdout + done.stderr
         assert wheels_in(small / "dist") == []
         change("size=64m")
-        done = torchwheel("wheels", "cu130-stable", "--dist", small / "dist", cwd=tiny)
-        assert done.returncode == 0, done.stdout + done.stderr
+        done = torchwheel("wheels", "cu130-stable", "--dist", small / "dist", cwd=tiny, status=0)
         finished_everywhere(small / "dist")
 
 

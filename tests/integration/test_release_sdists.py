@@ -1,6 +1,5 @@
 """An sdist of a release gives the wheel that was tried, and has the same bytes everywhere."""
 
-import dataclasses
 import os
 import shutil
 import subprocess
@@ -17,7 +16,7 @@ from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.bundled import EPOCH
 from torchwheel.pipeline.frontend import build_wheel
-from torchwheel.pipeline.repair import repack, repack_members, stamp, wheel_members
+from torchwheel.pipeline.repair import repack, stamp
 from torchwheel.pipeline.sources import source_files
 from torchwheel.release.artifacts import Candidate, HashedWheel, ReleaseCase
 from torchwheel.release.sdists import Sdist, make_sdists, sdist_faults
@@ -25,7 +24,7 @@ from torchwheel_runtime.builder import variables
 from torchwheel_runtime.builder.setuptools_ext import NATIVE_REQUIREMENTS
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.files import sha256
-from wheelmaker import PURE, stable
+from wheelmaker import PURE
 
 pytestmark = pytest.mark.integration
 
@@ -121,37 +120,6 @@ def test_they_give_the_wheels_of_the_release(root, matrix, release, sdists, tmp_
     assert list(sdist_faults([newer, sdists[1]], cases, bundled)) == [
         "demo-1.1.tar.gz: expected version 1.0.0, that of demo-1.0.0-py3-none-any.whl; "
         "assemble from the sources of the release"
-    ]
-
-
-def test_a_native_wheel_has_the_files_of_the_sources_too(release, sdists, tmp_path):
-    (case,), bundled = release
-    members = wheel_members(case.candidate.wheel.path)
-    info = "demo-1.0.0.dist-info"
-    members[f"{info}/WHEEL"] = (
-        members[f"{info}/WHEEL"].replace(b"-any", b"-linux_x86_64").replace(b"true", b"false")
-    )
-
-    def native(local: str, **more: bytes) -> ReleaseCase:
-        folder = tmp_path / local
-        (folder / "out").mkdir(parents=True)
-        built = folder / "demo-1.0.0-py3-none-linux_x86_64.whl"
-        claims = stable(toolkit=local)
-        wheel = stamp(repack_members({**members, **more}, built), claims, folder / "out")
-        candidate = Candidate(read_wheel(wheel), sha256(wheel), claims, ())
-        return dataclasses.replace(case, candidate=candidate)
-
-    cases = [
-        case,
-        native("a", **{"demo/_lib/x.so": b"library", "demo.libs/liby-1.so.2": b"library"}),
-        native("b", **{"demo/extra.py": b""}),
-        native("c", **{"demo/__init__.py": b"NAME = 'earlier'\n"}),
-    ]
-    lines = list(sdist_faults(sdists, cases, bundled))
-    other = "demo-1.0.0.tar.gz: gives another wheel than demo-1.0.0+"
-    assert lines == [
-        f'{other}b-py3-none-linux_x86_64.whl: "demo/extra.py" differs; {SOURCES}',
-        f'{other}c-py3-none-linux_x86_64.whl: "demo/__init__.py" differs; {SOURCES}',
     ]
 
 

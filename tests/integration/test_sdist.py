@@ -93,8 +93,7 @@ def test_an_sdist_becomes_a_wheel_whose_gates_hold(project, tmp_path, torchwheel
     sdist = tmp_path / "scaled-0.3.tar.gz"
     with tarfile.open(sdist, "w:gz") as archive:
         archive.add(project, "scaled-0.3")
-    done = torchwheel("build", sdist, *CPU, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = torchwheel("build", sdist, *CPU, cwd=tmp_path, status=0)
     wheel = the_wheel(tmp_path / "dist")
     assert re.fullmatch(
         rf"scaled-0\.3\+cputorch2\.13-{TAG}-{TAG}-manylinux_2_\d+_\w+\.whl", wheel.name
@@ -135,8 +134,7 @@ def test_a_copy_of_a_folder_is_built_and_the_folder_stays_clean(plain, tmp_path,
     setup.write_text(OVERWRITES + setup.read_text())
     (plain / "link.py").symlink_to("plain.py")
     before = {path: path.read_bytes() for path in plain.rglob("*") if path.is_file()}
-    done = torchwheel("build", plain, *CPU, "--dist", tmp_path / "out", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    torchwheel("build", plain, *CPU, "--dist", tmp_path / "out", cwd=tmp_path, status=0)
     # The local version it gives itself is kept, before ours.
     wheel = the_wheel(tmp_path / "out")
     assert wheel.name.startswith(f"plain-1.0+git.7.cputorch2.13-{TAG}-{TAG}-manylinux")
@@ -163,8 +161,7 @@ def test_a_project_of_cmake_becomes_a_wheel(tmp_path, torchwheel, cache, cuda):
     """scikit-build-core, `find_package(Torch)`, and a kernel where torch is one for CUDA."""
     project = Path(shutil.copytree(Path(__file__).parent / "cmake", tmp_path / "cmake"))
     target = ("--torch", TORCH, "--archs", "9.0") if cuda else CPU
-    done = torchwheel("build", project, *target, cwd=tmp_path, seconds=1800)
-    assert done.returncode == 0, done.stdout + done.stderr
+    torchwheel("build", project, *target, cwd=tmp_path, seconds=1800, status=0)
     wheel = the_wheel(tmp_path / "dist")
     toolkit = "cu130" if cuda else "cpu"
     # Its one library needs no Python, as wheel.py-api says.
@@ -279,8 +276,7 @@ def test_a_failure_names_the_sandbox_that_hid_something(plain, tmp_path, torchwh
     line = one_line(torchwheel("build", plain, *CPU, cwd=tmp_path), 1)
     assert says.format(tmp_path) in line
     if "README" in code:
-        done = torchwheel("build", plain, *CPU, "--sandbox", "off", cwd=tmp_path)
-        assert done.returncode == 0, done.stdout + done.stderr
+        torchwheel("build", plain, *CPU, "--sandbox", "off", cwd=tmp_path, status=0)
 
 
 @pytest.mark.nightly
@@ -302,8 +298,7 @@ def test_openmp_is_the_one_that_torch_has_loaded(plain, tmp_path, torchwheel):
     setup.write_text(setup.read_text().replace('["plain.c"])', openmp))
     loop = "int n = 0;\n#pragma omp parallel for\nfor (int i = 0; i < 9; ++i) n += i;\n return"
     (plain / "plain.c").write_text(MODULE.replace("return", loop))
-    done = torchwheel("build", plain, *CPU, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    torchwheel("build", plain, *CPU, cwd=tmp_path, status=0)
     facts = read_wheel(the_wheel(tmp_path / "dist"))
     assert facts.claims is not None
     assert facts.claims.borrowed == ("libgomp.so.1",)
@@ -325,8 +320,7 @@ def test_a_requirement_nobody_declares_is_named_and_can_be_added(plain, tmp_path
     line = one_line(torchwheel("build", plain, *CPU, cwd=tmp_path), 1)
     assert "ModuleNotFoundError: No module named 'markdown_it'" in line
     assert "--with" in line
-    done = torchwheel("build", plain, *CPU, "--with", "markdown-it-py", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    torchwheel("build", plain, *CPU, "--with", "markdown-it-py", cwd=tmp_path, status=0)
 
 
 @pytest.mark.parametrize(
@@ -346,15 +340,6 @@ def test_a_wheel_that_does_not_pass_is_kept_out(plain, tmp_path, torchwheel, nam
     (rejected,) = (tmp_path / "dist" / "rejected").iterdir()
     assert line.endswith(f"(the wheel is kept as {rejected.relative_to(tmp_path)})")
     assert not list((tmp_path / "dist").glob("*.whl*"))
-
-
-@pytest.mark.nightly
-def test_a_project_without_a_library_has_nothing_to_build(plain, tmp_path, torchwheel):
-    (plain / "setup.py").write_text(
-        "from setuptools import setup\nsetup(name='plain', py_modules=['plain'])\n"
-    )
-    line = one_line(torchwheel("build", plain, *CPU, cwd=tmp_path), 1)
-    assert "no library in it" in line
 
 
 @pytest.mark.nightly
@@ -378,8 +363,7 @@ def test_a_hostile_archive_is_refused(tmp_path, torchwheel):
 )
 def test_torch_scatter_becomes_a_wheel_whose_gates_hold(tmp_path, torchwheel):
     options = ("--torch", "2.11.0", "--archs", "9.0")
-    done = torchwheel("build", "torch-scatter==2.1.2", *options, cwd=tmp_path, seconds=3600)
-    assert done.returncode == 0, done.stdout + done.stderr
+    torchwheel("build", "torch-scatter==2.1.2", *options, cwd=tmp_path, seconds=3600, status=0)
     facts = read_wheel(the_wheel(tmp_path / "dist"))
     assert facts.claims is not None
     assert facts.claims.borrowed == ("libcudart.so.13",)

@@ -212,26 +212,23 @@ def test_the_functions_and_the_ways_of_a_record(
     assert record.variables["TORCHWHEEL_LIBRARY"] == "cu124"
 
 
+FAILURES = {
+    "a test": (FAILING, {}, "1 of 2 tests failed, first test_demo.py::test_wrong"),
+    "no test": ("answer = 1\n", {}, "no test was collected (pytest exit status 5)"),
+    "the import": (
+        PASSING,
+        {"demo/__init__.py": b"import no_such_thing\n"},
+        "import demo: ModuleNotFoundError: No module named 'no_such_thing'",
+    ),
+}
+
+
 @pytest.mark.nightly
-def test_failing(tmp_path: Path) -> None:
-    record = run(tmp_path, make_wheel(tmp_path), FAILING, here=False)
-    assert record.verdict == "failed"
-    assert record.why == "1 of 2 tests failed, first test_demo.py::test_wrong"
+@pytest.mark.parametrize(("code", "files", "why"), FAILURES.values(), ids=FAILURES)
+def test_what_fails(tmp_path: Path, code: str, files: dict[str, bytes], why: str) -> None:
+    record = run(tmp_path, make_wheel(tmp_path, files=files), code, here=False)
+    assert (record.verdict, record.why) == ("failed", why)
     assert json.loads((tmp_path / "record.json").read_text())["verdict"] == "failed"
-
-
-@pytest.mark.nightly
-def test_no_tests(tmp_path: Path) -> None:
-    record = run(tmp_path, make_wheel(tmp_path), "answer = 1\n", here=False)
-    assert record.why == "no test was collected (pytest exit status 5)"
-
-
-@pytest.mark.nightly
-def test_a_package_that_does_not_import(tmp_path: Path) -> None:
-    wheel = make_wheel(tmp_path, files={"demo/__init__.py": b"import no_such_thing\n"})
-    record = run(tmp_path, wheel, PASSING, here=False)
-    assert record.verdict == "failed"
-    assert "ModuleNotFoundError: No module named 'no_such_thing'" in (record.why or "")
 
 
 def test_a_package_that_dies_on_import(tmp_path: Path) -> None:

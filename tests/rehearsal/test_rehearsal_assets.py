@@ -275,15 +275,3 @@ def test_a_workflow_that_fails_is_a_line(forge):
     run_workflow(forge, ["failure"])
     with pytest.raises(TorchwheelError, match=r"^index.yml: expected success, found failure; look"):
         dispatch("index.yml", "main", "v1.0.0 7-1", Quiet())
-
-
-@pytest.mark.nightly
-def test_what_was_done_before_could_not_be_repeated_and_made_a_candidate_the_latest(forge, folder):
-    """One `gh release create`, on the same forge: the job that runs again fails for ever."""
-    files = sorted(str(folder / name) for name in FILES)
-    command = ["gh", "release", "create", "v1.1.0rc1", *files, "--verify-tag"]
-    subprocess.run(command, check=True)
-    (release,) = forge.releases
-    assert release.latest
-    again = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert "a release with the same tag name already exists: v1.1.0rc1" in again.stderr

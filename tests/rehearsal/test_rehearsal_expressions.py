@@ -1,8 +1,6 @@
 """Expressions mean here what they mean on the forge; what is not known is an error."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rehearsal.expressions import ExpressionError, condition, evaluate, fill
 
@@ -62,16 +60,3 @@ def test_files_that_match_have_a_hash(tmp_path):
 def test_what_is_not_known_is_an_error(text):
     with pytest.raises(ExpressionError):
         evaluate(text, CONTEXT)
-
-
-@given(st.text(alphabet="agithub.()[]'!=&|, 01{}", max_size=40))
-def test_any_text_has_a_value_or_is_an_error(text):
-    try:
-        evaluate(text, {**CONTEXT, "a": 1})
-    except (ExpressionError, ValueError, TypeError, RecursionError, IndexError):
-        return
-
-
-@given(st.text(max_size=30).filter(lambda text: "'" not in text))
-def test_a_quoted_text_is_itself(text):
-    assert evaluate(f"'{text}'", {}) == text

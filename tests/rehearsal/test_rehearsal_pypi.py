@@ -33,14 +33,16 @@ FIVE = 5
 """twine sends a file that often while the server fails."""
 
 
-def workflow(extra):
-    steps = (
-        f"{{uses: '{CHECKOUT}'}}",
-        "{run: python3 make.py}",
-        f"{{name: {STEP}, uses: '{PYPI}', with: {{packages-dir: release/pypi{extra}}}}}",
-    )
-    job = "  pypi:\n    runs-on: x\n    steps:\n" + "".join(f"      - {step}\n" for step in steps)
-    return {PATH: f"on: push\npermissions: {{}}\njobs:\n{job}", "make.py": MAKE}
+STEPS = (
+    f"{{uses: '{CHECKOUT}'}}",
+    "{run: python3 make.py}",
+    f"{{name: {STEP}, uses: '{PYPI}', with: {{packages-dir: release/pypi, skip-existing: true}}}}",
+)
+WORKFLOW = {
+    PATH: "on: push\npermissions: {}\njobs:\n  pypi:\n    runs-on: x\n    steps:\n"
+    + "".join(f"      - {step}\n" for step in STEPS),
+    "make.py": MAKE,
+}
 
 
 @pytest.fixture
@@ -55,10 +57,10 @@ def attempts(tmp_path):
         files = sorted(packages.iterdir())
         return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
-    def run(faults=(), lost=(), extra=", skip-existing: true"):
+    def run(faults=(), lost=()):
         seen = []
         with (
-            toy(tmp_path / "toy", workflow(extra)) as (executor, event),
+            toy(tmp_path / "toy", WORKFLOW) as (executor, event),
             index_server(packages, executor.forge) as executor.pypi,
         ):
             executor.forge.faults[:] = faults
@@ -111,12 +113,3 @@ def test_a_runner_that_is_lost_at_an_upload_is_replaced(attempts):
     first, second = attempts(lost=[Lost("pypi", STEP, request=f"POST /pypi/{ONE}")])
     assert (first[0], first[2].keys()) == (False, {ONE})
     assert (second[0], second[2].keys()) == (True, {ONE, TWO})
-
-
-@pytest.mark.nightly
-def test_without_skip_existing_the_job_can_never_be_repeated(attempts):
-    fault = RequestFault("lost", f"POST /pypi/{ONE}")
-    first, second = attempts([fault], extra="")
-    assert (first[0], second[0]) == (False, False)
-    assert "400 Bad Request" in second[1]
-    assert second[2].keys() == {ONE}

@@ -1,7 +1,11 @@
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    import signing
 
 
 @pytest.fixture(autouse=True)
@@ -16,3 +20,11 @@ def no_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
         yield
+
+
+@pytest.fixture(scope="session")
+def root(tmp_path_factory: pytest.TempPathFactory) -> "signing.Root":
+    """A root of trust: made once, as keys take their time."""
+    import signing
+
+    return signing.open_root(tmp_path_factory.mktemp("roots") / "ours")

@@ -68,7 +68,7 @@ def _archs_of_parts(claims: Claims, code: Mapping[str, tuple[GpuCode, ...]]) -> 
     return "; ".join(lines)
 
 
-def compare(claimed: Sequence[Arch], code: Sequence[GpuCode], partial: Sequence[str] = ()) -> str:
+def compare(claimed: Sequence[Arch], code: Sequence[GpuCode], partial: Sequence[str]) -> str:
     """Compare the claimed archs with the modules of GPU code in the wheel's libraries.
 
     Args:

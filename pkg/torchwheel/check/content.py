@@ -69,15 +69,17 @@ def _fault_of(member: str, wheel: Wheel, declared: Declared | None) -> str | Non
     if runs_at_start(member):
         return "runs whenever Python starts"
     if is_outside(member):
-        expected = f"; {_expected(declared)}" if declared else ""
+        expected = f"; {_packages_text(declared)}" if declared else ""
         return f"is installed outside the packages{expected}"
     if len(path.parts) > 1 and top.endswith(".dist-info"):
         return _fault_of_metadata(path, wheel, declared)
     if len(path.parts) > 1 and top == f"{wheel.path.name.split('-')[0]}.libs":
         return None if is_library(member) else "is no library, beside those of auditwheel"
     if declared:
-        return _foreign(path, top.partition(".")[0] if len(path.parts) == 1 else top, declared)
-    return _taken(top, wheel)
+        return _fault_of_package(
+            path, top.partition(".")[0] if len(path.parts) == 1 else top, declared
+        )
+    return _fault_of_top(top, wheel)
 
 
 def _fault_of_metadata(path: PurePosixPath, wheel: Wheel, declared: Declared | None) -> str | None:
@@ -90,7 +92,7 @@ def _fault_of_metadata(path: PurePosixPath, wheel: Wheel, declared: Declared | N
     return None if own else "is no metadata that a build writes"
 
 
-def _taken(top: str, wheel: Wheel) -> str | None:
+def _fault_of_top(top: str, wheel: Wheel) -> str | None:
     """Why a top name cannot be the project's, whatever its sources say."""
     if top == "__pycache__":
         return "is compiled Python, which other packages' files may use"
@@ -100,13 +102,13 @@ def _taken(top: str, wheel: Wheel) -> str | None:
     return f"has the name of {owner}" if owner else None
 
 
-def _foreign(path: PurePosixPath, name: str, declared: Declared) -> str | None:
+def _fault_of_package(path: PurePosixPath, name: str, declared: Declared) -> str | None:
     """Why a file of the package or module `name` is none of the project's."""
     if path.suffix == ".pyc":
         return "is compiled Python, which no source can be held against"
     is_module = len(path.parts) > 1 or path.suffix in (".py", ".so")
     allowed = is_module and name in declared.packages
-    return None if allowed else f"is not of the project; {_expected(declared)}"
+    return None if allowed else f"is not of the project; {_packages_text(declared)}"
 
 
 def _is_metadata(path: PurePosixPath) -> bool:
@@ -116,7 +118,7 @@ def _is_metadata(path: PurePosixPath) -> bool:
     return len(path.parts) == 1 and (path.name in _METADATA or path.name.startswith(_LICENSES))
 
 
-def _expected(declared: Declared) -> str:
+def _packages_text(declared: Declared) -> str:
     return f"expected files of {join_names(declared.packages)}"
 
 

@@ -82,17 +82,15 @@ Judged = tuple[tuple[CheckResult, ...], tuple[Finding, ...]]
 """The verdict of every gate, and all findings."""
 
 
-def run_gates(
-    wheel: Path, limits: Limits, *, cuobjdump: Path | None = None
-) -> tuple[CheckResult, ...]:
-    """Judge a wheel by every gate; `cuobjdump` is looked for if none is given."""
-    return judge(read_facts(wheel, cuobjdump), limits)
+def run_gates(wheel: Path, limits: Limits) -> tuple[CheckResult, ...]:
+    """Judge a wheel by every gate."""
+    return judge(read_facts(wheel), limits)
 
 
 def judge(facts: WheelFacts, limits: Limits) -> tuple[CheckResult, ...]:
     """The verdict of every gate on facts already read."""
     if facts.wheel.fault is not None:
-        return _unread(OF_CLAIMS, " ".join(facts.wheel.fault.split()))
+        return _unread_results(OF_CLAIMS, " ".join(facts.wheel.fault.split()))
     return tuple(
         _run_gate(name, functools.partial(gate, facts, limits))[0]
         for name, gate in OF_CLAIMS.items()
@@ -107,8 +105,8 @@ def judge_named(wheel: Path, max_size_mib: float | None = None) -> Judged:
     try:
         case = case_of(inspect_wheel(wheel))
     except TorchwheelError as error:
-        unread = _unread(OF_NAMES, shorten_line(str(error)))
-        return unread, _failed(unread)
+        unread = _unread_results(OF_NAMES, shorten_line(str(error)))
+        return unread, _failures(unread)
 
     def sized() -> Iterable[Finding]:
         _require_size(case.facts.size, max_size_mib or 0)
@@ -145,7 +143,7 @@ def _run_gate(
     asked = fact(ask, "the gate broke: ")
     if asked.value is None:
         failed = CheckResult(name, False, " ".join((asked.fault or "").split()))
-        return failed, _failed([failed])
+        return failed, _failures([failed])
     if isinstance(asked.value, str):
         return CheckResult(name, True, asked.value), ()
     return _result(name, asked.value)
@@ -159,11 +157,11 @@ def _result(name: str, found: tuple[Finding, ...]) -> tuple[CheckResult, tuple[F
     return CheckResult(name, not errors, text or "holds"), found
 
 
-def _failed(results: Iterable[CheckResult]) -> tuple[Finding, ...]:
+def _failures(results: Iterable[CheckResult]) -> tuple[Finding, ...]:
     return tuple(finding_of_wheel(result.name, result.says) for result in results if not result.ok)
 
 
-def _unread(gates: Iterable[str], fault: str) -> tuple[CheckResult, ...]:
+def _unread_results(gates: Iterable[str], fault: str) -> tuple[CheckResult, ...]:
     """The verdict on a wheel that cannot be read: no gate holds, and the first says why."""
     first, *others = gates
     return (
@@ -211,7 +209,7 @@ def check_wheels(
             results, findings = judge_named(wheel, max_size_mib)
         else:
             results = run_gates(wheel, Limits(max_size_mib=max_size_mib or MAX_SIZE_MIB))
-            findings = _failed(results)
+            findings = _failures(results)
         found[str(wheel)] = findings
         print(f"{escape(wheel.name)}\n{gates_text(results)}", end="")
     gates: Mapping[str, Callable[..., object]] = OF_CLAIMS

@@ -31,7 +31,7 @@ def _lines(case: NamedCase, findings: Sequence[Finding]) -> Iterator[str]:
     yield facts.title
     yield from _row("size", _sizes(case))
     tags = "-".join(".".join(p) for p in (claims.interpreters, claims.abis, claims.platforms) if p)
-    yield from _row("claims", join_names(filter(None, (tags, *_claimed(case)))))
+    yield from _row("claims", join_names(filter(None, (tags, *_claim_texts(case)))))
     for name, says, places in (
         ("installs", "", facts.names),
         ("at start", "runs whenever Python starts: ", facts.at_start),
@@ -68,7 +68,7 @@ def _count(number: int, one: str, several: str = "") -> str:
     return f"{number} {one if number == 1 else several or f'{one}s'}"
 
 
-def _claimed(case: NamedCase) -> Iterator[str]:
+def _claim_texts(case: NamedCase) -> Iterator[str]:
     claims = case.claims
     if claims.torch is not None:
         yield f"torch{claims.torch}"
@@ -108,11 +108,11 @@ def _gpu_code(library: LibraryFacts) -> str:
         names = " ".join(
             str(t.arch) if t.is_code or kind == "ptx" else f"({t.arch})" for t in targets
         )
-        texts.append(f"{_KINDS[kind]} {names}{_counted(targets)}")
+        texts.append(f"{_KINDS[kind]} {names}{_counts_text(targets)}")
     return "; ".join(texts)
 
 
-def _counted(targets: Sequence[GpuTarget]) -> str:
+def _counts_text(targets: Sequence[GpuTarget]) -> str:
     targets = [target for target in targets if target.kernels != 0]
     counts = [target.kernels for target in targets if target.kernels is not None]
     packings = sorted({packing for target in targets for packing in target.packings} - {"none"})

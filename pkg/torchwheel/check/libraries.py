@@ -17,7 +17,7 @@ from torchwheel.check.audit import (
 )
 from torchwheel.check.facts import GateError, Limits, WheelFacts
 from torchwheel.check.limited_api import python_faults
-from torchwheel.check.named_gates import unnamed_text
+from torchwheel.check.named_gates import unnamed_fault
 from torchwheel_runtime.claims import Claims, Part
 from torchwheel_runtime.inspect.elf import (
     PYTHON,
@@ -26,7 +26,6 @@ from torchwheel_runtime.inspect.elf import (
     Library,
     UndefinedSymbol,
     is_cxx,
-    libraries_not_named,
 )
 from torchwheel_runtime.validate.at_load import tag_floor
 from torchwheel_runtime.versions import version_numbers
@@ -74,8 +73,8 @@ def runtime(facts: WheelFacts, limits: Limits) -> str:
     permitted = allowed_libraries(claims) | own
     meant: list[str] = []
     for library in libraries:
-        if unnamed := libraries_not_named(library.needed, library.undefined):
-            raise GateError(f"{library.name} {unnamed_text(unnamed)}")
+        if fault := unnamed_fault(library):
+            raise GateError(f"{library.name} {fault}")
         part = claims.part_of(library.name)
         allowed = allowed_for_part(part) if part else permitted
         outside = sorted(set(library.needed) - allowed)
@@ -100,8 +99,6 @@ def _why_not(claims: Claims, part: Part | None) -> str:
     return reason_for(claims.backend or claims.abi)
 
 
-CPU = "libtorch_cpu.so"
-"""The library whose symbols every torch has, a CPU-only one too."""
 NAMED = 4
 _OF_DRIVER = re.compile("(cu|nvml)[A-Z]")
 _LOADER = frozenset({"dlopen", "dlsym", "dlclose", "dlerror"})
@@ -200,19 +197,17 @@ def _faults_of_part(part: Part, symbols: set[UndefinedSymbol]) -> Iterator[str]:
 
 
 def _stable_faults(release: str, symbols: set[UndefinedSymbol]) -> Iterator[str]:
-    table = tables.symbols_by_release().get(release)
-    if table is None:
-        have = ", ".join(tables.symbols_by_release())
+    table = tables.export_table()
+    if release not in table.releases_by_library:
+        have = ", ".join(table.releases_by_library)
         raise GateError(
             f"no list of torch {release}'s symbols (have {have}): make it with "
             "python -m torchwheel.check.torch_symbols TORCH_WHEEL"
         )
-    homes = {name: library for library in sorted(table, reverse=True) for name in table[library]}
-    everywhere = table.get(CPU, frozenset())
     for symbol in symbols:
-        if symbol.name in everywhere or (symbol.weak and optional_symbol(symbol.name)):
+        home = table.home_of(symbol.name, release)
+        if home == tables.CPU or (symbol.weak and optional_symbol(symbol.name)):
             continue
-        home = homes.get(symbol.name)
         if home is None:
             yield _unknown_symbol(symbol, release)
         elif not symbol.weak:

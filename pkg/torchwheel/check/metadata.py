@@ -25,7 +25,8 @@ def metadata(facts: WheelFacts, _: Limits) -> str:
     _require_interpreter(wheel, claims)
     _require_torch(wheel, claims)
     _require_parts(wheel, claims)
-    _require_flags(wheel, claims)
+    if gone := [library.file for library in claims.flags if library.file not in wheel.record]:
+        raise GateError(f"flags of {gone[0]}: no such file in the wheel")
     flags = ", ".join(dict.fromkeys(flag for one in claims.flags for flag in one.flags))
     names = f"{wheel.name} {wheel.version}, torch{claims.torch_range}, {_text(wheel.tags)}"
     return f"{names}; flags {flags}" if flags else names
@@ -70,13 +71,6 @@ def _require_parts(wheel: Wheel, claims: Claims) -> None:
         except ValueError:
             claimed = part.sha256
         _require_equal(f"sha256 of {part.file}", entry.digest, claimed)
-
-
-def _require_flags(wheel: Wheel, claims: Claims) -> None:
-    """The libraries whose flags are claimed are in the wheel."""
-    for library in claims.flags:
-        if library.file not in wheel.record:
-            raise GateError(f"flags of {library.file}: no such file in the wheel")
 
 
 def _require_torch(wheel: Wheel, claims: Claims) -> None:

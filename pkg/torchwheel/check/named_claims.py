@@ -15,6 +15,7 @@ from torchwheel.check.torch_symbols import ExportTable, export_table
 from torchwheel.inspect.inspection import Inspection
 from torchwheel.inspect.library_facts import LibraryFacts
 from torchwheel.inspect.local_version import SAYS_NOTHING, LocalVersion, read_local_version
+from torchwheel_runtime.doctor.remedies import OLD_STRING
 from torchwheel_runtime.inspect.elf import SHIMS, TORCH_PYTHON
 
 _CUDA_PACKAGE = re.compile(r"nvidia-cuda-runtime(?:-cu(\d\d))?")
@@ -48,7 +49,9 @@ def claims_of(inspection: Inspection) -> NamedClaims:
     said = read_local_version(version)
     requires = (metadata.requires_dist if metadata else None) or []
     on_torch = [
-        r for r in requires if canonicalize_name(r.name) == "torch" and not _extra(r.marker)
+        r
+        for r in requires
+        if canonicalize_name(r.name) == "torch" and "extra" not in str(r.marker or "")
     ]
     return NamedClaims(
         interpreters=_parts(tag.interpreter for tag in tags),
@@ -58,10 +61,6 @@ def claims_of(inspection: Inspection) -> NamedClaims:
         local=said,
         cuda=said.cuda or _required_cuda(r.name for r in requires),
     )
-
-
-def _extra(marker: object) -> bool:
-    return "extra" in str(marker or "")
 
 
 def _parts(values: Iterable[str]) -> tuple[str, ...]:
@@ -74,7 +73,6 @@ def _required_cuda(names: Iterable[str]) -> str | None:
     return next((match[1] for match in found if match and match[1]), None)
 
 
-_OLD_STRING = re.compile(r"^_Z.*(?<=[KREPi])Ss")
 _NEW_STRING = "__cxx11"
 _HIP = re.compile(r"_Z\w*\d(?:hip|miopen)")
 """torch for ROCm alone has them, and the table is made of torch for CUDA."""
@@ -146,7 +144,8 @@ def _strings(names: Iterable[str]) -> Literal["old", "new"] | None:
     names = tuple(names)
     if any(_NEW_STRING in name for name in names):
         return "new"
-    return "old" if any(map(_OLD_STRING.search, names)) else None
+    mangled = (name for name in names if name.startswith("_Z"))
+    return "old" if any(map(OLD_STRING.search, mangled)) else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,7 @@ holds if none of its findings is an error.
 import dataclasses
 import fnmatch
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from packaging.specifiers import SpecifierSet
@@ -19,7 +19,7 @@ from torchwheel.data import read
 from torchwheel.inspect.installed import OF_PYTHON, owner_of
 from torchwheel.inspect.library_facts import MODULE, LibraryFacts
 from torchwheel_runtime.arch.model import BRANDS, Backend
-from torchwheel_runtime.inspect.elf import qualified_name
+from torchwheel_runtime.inspect.elf import Library, libraries_not_named, qualified_name
 from torchwheel_runtime.text import join_names, quote, shorten
 from torchwheel_runtime.validate.at_load import tag_floor
 from torchwheel_runtime.validate.findings import Level
@@ -88,7 +88,7 @@ def metadata(case: NamedCase) -> Iterator[Row]:
 
 def gpu_code(case: NamedCase) -> Iterator[Row]:
     """All GPU code can be read, and is of the backend that the version names."""
-    claims, libraries = case.claims, case.facts.libraries
+    claims, libraries, named = case.claims, case.facts.libraries, case.facts.named
     for library in libraries:
         for fault in (library.problem, library.targets_problem):
             if fault:
@@ -104,19 +104,13 @@ def gpu_code(case: NamedCase) -> Iterator[Row]:
         if claimed and others and backend not in found:
             brand = BRANDS["rocm" if backend == "cuda" else "cuda"]
             yield _error(f"is for {BRANDS[backend]} {claimed}, has {brand} code")
-        elif claimed and _is_local(case) and not found and not unread:
+        elif claimed and named and named.version.local and not (found or unread):
             # What calls CUDA's driver itself may need no kernel of its own.
             level: Level = "warning" if any(_DRIVER in lib.needed for lib in libraries) else "error"
             says = f"is for {BRANDS[backend]} {claimed}, has no GPU code"
             yield (says, level, "")
     if claims.local.cpu and found:
         yield _error("is for CPUs by its version, and has code for GPUs")
-
-
-def _is_local(case: NamedCase) -> bool:
-    """Whether the wheel's own version names the toolkit."""
-    named = case.facts.named
-    return bool(named and named.version.local)
 
 
 def _not_judged(case: NamedCase) -> Iterator[Row]:
@@ -230,8 +224,8 @@ def runtime(case: NamedCase) -> Iterator[Row]:
                 f"needs {join_names(outside)}: not in the wheel, of torch or in a manylinux policy",
                 library.name,
             )
-        if library.unnamed:
-            yield _error(unnamed_text(library.unnamed), library.name)
+        if fault := unnamed_fault(library):
+            yield _error(fault, library.name)
         if _DRIVER in library.needed:
             yield _warning(f"needs {_DRIVER}: it cannot be loaded where no driver is", library.name)
         if copied := _copy_of(case, library):
@@ -240,10 +234,12 @@ def runtime(case: NamedCase) -> Iterator[Row]:
         yield from _runtime_findings(case, library)
 
 
-def unnamed_text(libraries: Sequence[str]) -> str:
-    """What the loader does about versions of libraries that are not NEEDED."""
+def unnamed_fault(library: Library) -> str | None:
+    """What the loader does about versions of libraries that are not NEEDED; None without any."""
+    if not (unnamed := libraries_not_named(library.needed, library.undefined)):
+        return None
     return (
-        f"needs versions of symbols of {', '.join(libraries)}, which it does not name among those "
+        f"needs versions of symbols of {', '.join(unnamed)}, which it does not name among those "
         "that it needs: the loader ends the process"
     )
 

@@ -1,18 +1,17 @@
-"""The symbols that each torch release exports, in two tables made from its wheels.
+"""The symbols that each torch release exports, in a table made from its wheels.
 
-`torch_symbols.json` has the C symbols of each library: a stable-ABI library may use these only.
-`torch_exports.bin` has C++ of torch's namespaces, C shims and libtorch_python's C names: a hash of
-40 bits for each of 123,000 names, and the releases that have it. Two names share a hash by a chance
-of one in ten million.
+It has C++ of torch's namespaces, C shims and libtorch_python's C names: a hash of 40 bits for each
+of 123,000 names, and the releases that have it. Two names share a hash by a chance of one in ten
+million. Of some releases it also has the C symbols of each library that an extension is linked
+with, as "libtorch_cpu.so:NAME": a stable-ABI library may use these only.
 
-`python -m torchwheel.check.torch_symbols torch-2.11.0-….whl …` adds CUDA wheels of torch to both;
-those of PyPI for Linux are in them.
+`python -m torchwheel.check.torch_symbols torch-2.11.0-….whl …` adds CUDA wheels of torch; those of
+PyPI for Linux are in it.
 """
 
 import dataclasses
 import functools
 import hashlib
-import json
 import re
 import struct
 import sys
@@ -30,30 +29,16 @@ from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.inspect.elf import exported_symbols
 from torchwheel_runtime.versions import version_numbers
 
-FILE = "torch_symbols.json"
-EXPORTS_FILE = "torch_exports.bin"
+FILE = "torch_exports.bin"
 _C_SYMBOL = re.compile(r"(aoti_torch|torch)_\w+")
-_LIBRARY = re.compile(r"torch/lib/(lib(?:torch|c10)\w*\.so)")
-NOT_LINKED = ("libtorch_python.so", "libtorch_global_deps.so")
-"""Libraries that libtorch.so does not load; an extension names libtorch.so only."""
-_EXPORTING = frozenset(
-    {"libc10.so", "libc10_cuda.so", "libtorch_cpu.so", "libtorch_cuda.so", "libtorch_python.so"}
-)
+_FOLDER = "torch/lib/"
+CPU = "libtorch_cpu.so"
+"""The library whose symbols every torch has, a CPU-only one too."""
+GPU = "libtorch_cuda.so"
+_EXPORTING = frozenset({"libc10.so", "libc10_cuda.so", CPU, GPU, "libtorch_python.so"})
 """Libraries whose symbols are in the table of exports."""
 _HASH_BYTES = 5
 _GROUP = struct.Struct("<II")
-
-Symbols = Mapping[str, frozenset[str]]
-"""Library of torch, e.g. libtorch_cpu.so, to the C symbols it exports."""
-
-
-@functools.cache
-def symbols_by_release() -> Mapping[str, Symbols]:
-    """Torch minor, e.g. "2.11", to its symbols, from the data file."""
-    return {
-        release: {library: frozenset(names) for library, names in libraries.items()}
-        for release, libraries in data.read(FILE)["releases"].items()
-    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +58,15 @@ class ExportTable:
         mask = self.masks.get(hash_of(name), 0)
         return frozenset(text for bit, text in enumerate(self.releases) if mask >> bit & 1)
 
+    def home_of(self, name: str, release: str) -> str | None:
+        """The library of a release that has a C symbol; None if none is known to have it."""
+        return next((h for h in (CPU, GPU) if release in self.releases_with(f"{h}:{name}")), None)
+
+    @property
+    def releases_by_library(self) -> tuple[str, ...]:
+        """The releases of which it has the C symbols of each library."""
+        return tuple(text for text in self.releases if text in self.releases_with(CPU))
+
 
 def hash_of(name: str) -> int:
     """The number that stands for a name."""
@@ -82,7 +76,7 @@ def hash_of(name: str) -> int:
 @functools.cache
 def export_table() -> ExportTable:
     """The table of the data file."""
-    return decode((data.FOLDER / EXPORTS_FILE).read_bytes())
+    return decode((data.FOLDER / FILE).read_bytes())
 
 
 def encode(table: ExportTable) -> bytes:
@@ -139,67 +133,47 @@ def add_release(table: ExportTable, release: str, names: Iterable[str]) -> Expor
     return ExportTable(releases, masks)
 
 
-@dataclasses.dataclass(frozen=True)
-class TorchWheel:
-    """What a wheel of torch exports.
-
-    Attributes:
-        release: its minor release, e.g. "2.11".
-        c_symbols: the sorted C symbols of each library.
-        exports: the symbols that extensions may use of it.
-    """
-
-    release: str
-    c_symbols: Mapping[str, Sequence[str]]
-    exports: frozenset[str]
-
-
-def read_torch_wheel(path: Path) -> TorchWheel:
-    """Read the libraries of a wheel of torch."""
+def read_torch_wheel(path: Path) -> tuple[str, frozenset[str]]:
+    """The minor release of a wheel of torch, e.g. "2.11", and its names for the table."""
     name, version, _, _ = parse_wheel_filename(path.name)
     if name != "torch":
         raise UsageError(f"a wheel of torch expected, got {path.name}")
-    c_symbols: dict[str, Sequence[str]] = {}
-    exports: set[str] = set()
+    found: set[str] = set()
     with open_archive(path) as archive, tempfile.TemporaryDirectory() as folder:
         for member in archive.files:
-            match = _LIBRARY.fullmatch(member.name)
-            if match is None:
+            home = member.name.removeprefix(_FOLDER)
+            if home not in _EXPORTING or member.name == home:
                 continue
-            library = Path(folder, match[1])
+            library = Path(folder, home)
             with library.open("wb") as file:
                 file.writelines(archive.blocks(member))
             names = exported_symbols(library)
             library.unlink()
-            if match[1] in _EXPORTING:
-                exports |= set(filter(of_torch, names))
-            if match[1] not in NOT_LINKED and (own := sorted(filter(_C_SYMBOL.fullmatch, names))):
-                c_symbols[match[1]] = own
-    if not {"libtorch_cpu.so", "libtorch_cuda.so"} <= c_symbols.keys():
-        raise TorchwheelError(f"{path.name}: libtorch_cpu.so and libtorch_cuda.so expected in it")
-    return TorchWheel(f"{version.major}.{version.minor}", c_symbols, frozenset(exports))
+            found |= set(filter(of_torch, names))
+            if home in (CPU, GPU):
+                found |= {home, *(f"{home}:{name}" for name in names if _C_SYMBOL.fullmatch(name))}
+    if not {CPU, GPU} <= found:
+        raise TorchwheelError(f"{path.name}: {CPU} and {GPU} expected in it")
+    return f"{version.major}.{version.minor}", frozenset(found)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Add the wheels named to both data files."""
+    """Add the wheels named to the data file."""
     if not arguments:
         print("usage: python -m torchwheel.check.torch_symbols TORCH_WHEEL…", file=sys.stderr)
         return UsageError.status
-    releases = dict(data.read(FILE)["releases"])
     table = export_table()
     try:
         for argument in arguments:
-            wheel = read_torch_wheel(Path(argument))
-            releases[wheel.release] = wheel.c_symbols
-            table = add_release(table, wheel.release, wheel.exports)
-            counts = ", ".join(f"{library} {len(own)}" for library, own in wheel.c_symbols.items())
-            print(f"torch {wheel.release}: {counts}; {len(wheel.exports)} symbols")
+            release, names = read_torch_wheel(Path(argument))
+            table = add_release(table, release, names)
+            homes = [name.partition(":")[0] for name in names if ":" in name]
+            counts = ", ".join(f"{library} {homes.count(library)}" for library in (CPU, GPU))
+            print(f"torch {release}: {counts}; {len(names) - len(homes) - 2} symbols")
     except TorchwheelError as error:
         print(error, file=sys.stderr)
         return error.status
-    text = json.dumps({"schema": 1, "releases": releases}, indent=1, sort_keys=True) + "\n"
-    files.write_text(data.FOLDER / FILE, text)
-    with files.write_atomically(data.FOLDER / EXPORTS_FILE) as temporary:
+    with files.write_atomically(data.FOLDER / FILE) as temporary:
         temporary.write_bytes(encode(table))
     return 0
 

@@ -122,7 +122,7 @@ def matrix(options: argparse.Namespace) -> int:
 def wheels(options: argparse.Namespace) -> int:
     """Build the variants; with --show print cibuildwheel's options instead."""
     from torchwheel.pipeline.build_records import Selection, WheelsRequest, last_request
-    from torchwheel.pipeline.container_options import show_options
+    from torchwheel.pipeline.cibuildwheel import show_options
     from torchwheel.pipeline.wheels import wheels
 
     request = request_of(WheelsRequest, options, "show", "resume")

@@ -1,6 +1,7 @@
 """Commands about this machine and its projects, from toolkit and doctor to new and adopt."""
 
 import argparse
+import shlex
 from pathlib import Path
 
 from torchwheel_runtime.arguments import MATRIX, SIGNER, command, group, one_of, option
@@ -30,11 +31,9 @@ def toolkit(options: argparse.Namespace) -> int:
             f"no toolkit {options.name!r} in {options.matrix}; "
             f"{nearest(options.name, matrix.toolkits)}"
         )
-    section = matrix.toolkit(options.name)
+    toolkit, platform = matrix.toolkit(options.name), matrix.platforms[0]
     with Terminal().live_line() as progress:
-        root = provide(
-            section, section.archs, matrix.platforms[0], host_compiler(), cache_folder(), progress
-        )
+        root = provide(toolkit, platform, host_compiler(), cache_folder(), progress)
     print(f"CUDA_HOME={root}")
     return 0
 
@@ -98,7 +97,7 @@ def new_project(options: argparse.Namespace) -> int:
 
     with tempfile.TemporaryDirectory(prefix="torchwheel-") as scratch:
         folder = new_project(options.name, options.folder, own_wheels(Path(scratch)))
-    print(f"{folder}: written. Next:\n  cd {folder}\n  {_NOX}")
+    print(f"{folder}: written. Next:\n  cd {shlex.quote(str(folder))}\n  {_NOX}")
     return 0
 
 
@@ -179,7 +178,8 @@ def adopt(options: argparse.Namespace) -> int:
         notes = adopt.notes(options.folder, into, files)
         adopt.write_files(into, planned)
     print(adopt.report(project, into, planned, notes))
-    print(f"Next:\n  cd {into}\n  " + (f"{_NOX} -s matrix" if wheels else "torchwheel matrix"))
+    there = shlex.quote(str(into))
+    print(f"Next:\n  cd {there}\n  " + (f"{_NOX} -s matrix" if wheels else "torchwheel matrix"))
     if not wheels and not options.workflows:
         print(
             "Before a push: name torchwheel's repository and a commit of it, in place of "

@@ -138,7 +138,7 @@ def verify(options: argparse.Namespace) -> int:
     """Print a line for each check of each file."""
     from torchwheel.evidence.bundles import open_verifier
     from torchwheel.evidence.policy import version_of_file, wheel_policy
-    from torchwheel.evidence.verify import Expected, files_in, verify, verify_text
+    from torchwheel.evidence.verify import files_in, verify, verify_text
     from torchwheel.matrix.sections import ISSUER
     from torchwheel.release.sources import judge_date
 
@@ -155,8 +155,12 @@ def verify(options: argparse.Namespace) -> int:
             commit=options.commit,
             ref=options.ref,
         )
-        expected = Expected(policy, options.sha256, options.sums, date)
-        checks = verify(file, options.bundle, expected, verifier.read)
+        checks = verify(
+            *(file, options.bundle, policy, verifier.read),
+            known=options.sha256,
+            sums=options.sums,
+            date=date,
+        )
         print(verify_text(file, checks), end="")
         status = max(status, int(not all(check.ok for check in checks)))
     return status

@@ -227,7 +227,7 @@ class IncludeReader:
         seen, rest = {source}, [source]
         while rest:
             path = rest.pop()
-            for quoted, name in self._included(path):
+            for quoted, name in self._includes_of(path):
                 if name == _PYTHON:
                     return True
                 header = self._find(path.parent if quoted else None, name, tuple(folders))
@@ -236,7 +236,7 @@ class IncludeReader:
                     rest.append(header)
         return False
 
-    def _included(self, path: Path) -> list[tuple[bool, str]]:
+    def _includes_of(self, path: Path) -> list[tuple[bool, str]]:
         if path not in self._names:
             text = path.read_bytes()
             self._names[path] = [

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from cryptography.hazmat import asn1
 from cryptography.x509 import Certificate, ExtensionNotFound, ObjectIdentifier
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 from sigstore.errors import Error as SigstoreError
 from sigstore.errors import VerificationError
 from sigstore.models import Bundle, TrustedRoot
@@ -191,57 +191,35 @@ def _verifier_of(path: Path) -> Verifier:
         raise TorchwheelError(f"{escape(str(path))}: {says}") from None
 
 
-class _Part(BaseModel):
-    """A part of the signed statement (in-toto), or of the SLSA provenance in it."""
+class _Signed(BaseModel):
+    """Base of what is read of a signed statement (in-toto) and the SLSA provenance in it."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
 
-Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-
-
-class _Digest(_Part):
-    sha256: Sha256
-
-
-class _Subject(_Part):
+class _Subject(_Signed):
     name: Annotated[str, Field(min_length=1)]
-    digest: _Digest
+    sha256: Annotated[
+        str, Field(validation_alias=AliasPath("digest", "sha256"), pattern="^[0-9a-f]{64}$")
+    ]
 
 
-class _Commit(_Part):
-    commit: Annotated[str | None, Field(alias="gitCommit")] = None
+_SOURCE = ("predicate", "buildDefinition", "resolvedDependencies", 0)
 
 
-class _Dependency(_Part):
-    uri: str
-    digest: _Commit
-
-
-class _Definition(_Part):
-    dependencies: Annotated[list[_Dependency], Field(alias="resolvedDependencies", min_length=1)]
-
-
-class _Builder(_Part):
-    id: str
-
-
-class _Run(_Part):
-    builder: _Builder
-
-
-class _Provenance(_Part):
-    definition: Annotated[_Definition, Field(alias="buildDefinition")]
-    run: Annotated[_Run, Field(alias="runDetails")]
-
-
-class _Statement(_Part):
+class _Statement(_Signed):
     type: Annotated[Literal["https://in-toto.io/Statement/v1"], Field(alias="_type")]
     subjects: Annotated[list[_Subject], Field(alias="subject", min_length=1)]
     predicate_type: Annotated[
         Literal["https://slsa.dev/provenance/v1"], Field(alias="predicateType")
     ]
-    predicate: _Provenance
+    source: Annotated[str, Field(validation_alias=AliasPath(*_SOURCE, "uri"))]
+    commit: Annotated[
+        str | None, Field(validation_alias=AliasPath(*_SOURCE, "digest", "gitCommit"))
+    ] = None
+    builder: Annotated[
+        str, Field(validation_alias=AliasPath("predicate", "runDetails", "builder", "id"))
+    ]
 
 
 def _read_statement(payload: bytes, signer: Signer, where: str) -> frozenset[tuple[str, str]]:
@@ -262,16 +240,15 @@ def _read_statement(payload: bytes, signer: Signer, where: str) -> frozenset[tup
         details = error.errors(include_url=False)[0]
         path: KeyPath = ("statement", *details["loc"])
         raise MalformedError(where, f"{dotted_path(path)}: {escape(details['msg'])}") from None
-    builder = statement.predicate.run.builder.id
     # Before 2025 the forge's action named the runner in place of the workflow.
-    if builder not in (signer.workflow, f"https://github.com/actions/runner/{signer.runner}"):
-        raise _contradicts("builder", builder, signer.workflow, where)
-    source = statement.predicate.definition.dependencies[0]
-    if source.digest.commit != signer.commit:
-        raise _contradicts("commit", str(source.digest.commit), signer.commit, where)
-    if source.uri != f"git+{signer.repository}@{signer.ref}":
-        raise _contradicts("source", source.uri, f"git+{signer.repository}@{signer.ref}", where)
-    return frozenset((subject.name, subject.digest.sha256) for subject in statement.subjects)
+    builders = (signer.workflow, f"https://github.com/actions/runner/{signer.runner}")
+    if statement.builder not in builders:
+        raise _contradicts("builder", statement.builder, signer.workflow, where)
+    if statement.commit != signer.commit:
+        raise _contradicts("commit", str(statement.commit), signer.commit, where)
+    if statement.source != (source := f"git+{signer.repository}@{signer.ref}"):
+        raise _contradicts("source", statement.source, source, where)
+    return frozenset((subject.name, subject.sha256) for subject in statement.subjects)
 
 
 def _contradicts(name: str, found: str, expected: str, where: str) -> MalformedError:

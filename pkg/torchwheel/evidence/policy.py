@@ -68,7 +68,7 @@ class Policy:
     repository: str
     issuer: str
     workflows: Mapping[str, str]
-    """The path of a workflow file by role: build, smoke, kernels, release. Empty: any workflow."""
+    """The path of a workflow file by role: build, smoke, kernels, release."""
     commit: str | None = None
     ref: str | None = None
     """A ref or a pattern of refs, e.g. refs/tags/v*, or RELEASES."""
@@ -154,19 +154,14 @@ def _judge_workflow(signer: Signer, policy: Policy) -> CheckResult:
         # A called workflow of another commit would run with the right sources and another recipe.
         says = f"expected workflow {_found(path)} of commit {_found(signer.commit)}"
         return CheckResult("workflow", False, f"{says}, found {_found(signer.workflow_commit)}")
-    if policy.workflows:
-        if policy.roles_of(signer):
-            return CheckResult("workflow", True, escape(path))
-        if signer.workflow == f"{signer.repository}/{path}@{signer.ref}" and (
-            signer.repository != policy.repository and path in policy.workflows.values()
-        ):
-            # The repository is another one, which is a fault of its own.
-            return CheckResult("workflow", True, escape(path))
-        expected = " or ".join(dict.fromkeys(policy.workflows.values()))
-    else:
-        if signer.workflow.startswith(f"{policy.repository}/"):
-            return CheckResult("workflow", True, escape(path))
-        expected = f"one of {policy.repository}"
+    if policy.roles_of(signer) or (
+        # The repository is another one, which is a fault of its own.
+        signer.workflow == f"{signer.repository}/{path}@{signer.ref}"
+        and signer.repository != policy.repository
+        and path in policy.workflows.values()
+    ):
+        return CheckResult("workflow", True, escape(path))
+    expected = " or ".join(dict.fromkeys(policy.workflows.values()))
     return CheckResult("workflow", False, f"expected workflow {expected}, found {_found(path)}")
 
 

@@ -14,31 +14,27 @@ from torchwheel_runtime.json_files import FileName, parse_json, read_bounded
 from torchwheel_runtime.os_errors import explain
 from torchwheel_runtime.text import escape, quote, table_rows
 
-JudgeDate = Callable[[Path, datetime], CheckResult]
-"""Holds the date in a file to the time of its signature."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Expected:
-    """What a user expects of a file."""
-
-    policy: Policy
-    sha256: str | None = None
-    sums: Path | None = None
-    """SHA256SUMS or catalogue.json of the release."""
-    date: JudgeDate | None = None
-
 
 def verify(
-    path: Path, bundles: Sequence[Path] | None, expected: Expected, read: ReadBundle
+    path: Path,
+    bundles: Sequence[Path] | None,
+    policy: Policy,
+    read: ReadBundle,
+    *,
+    known: str | None = None,
+    sums: Path | None = None,
+    date: Callable[[Path, datetime], CheckResult] | None = None,
 ) -> tuple[CheckResult, ...]:
     """Check the hash of a file and who signed it.
 
     Args:
         path: the file.
         bundles: files with attestations; default: those beside the file.
-        expected: what must hold.
+        policy: whose signature it must have.
         read: verifies a bundle.
+        known: the sha256 that it must have.
+        sums: SHA256SUMS or catalogue.json with its sha256.
+        date: holds a date in the file to the time of the signature.
 
     Raises:
         TorchwheelError: the file cannot be read, or has no date though one is expected.
@@ -49,10 +45,13 @@ def verify(
         digest = sha256(path)
     except OSError as error:
         raise TorchwheelError(explain(error)) from None
-    checks = [_judge_hash(path, digest, expected)]
+    checks = [_judge_hash(path, digest, known, sums)]
     own: list[Attestation] = []
     broken: list[str] = []
-    for bundle in _beside(path) if bundles is None else bundles:
+    if bundles is None:
+        beside = (Path(BUNDLES).name, BUNDLES)
+        bundles = [one for pattern in beside for one in sorted(path.parent.glob(pattern))]
+    for bundle in bundles:
         try:
             own += [a for a in read(bundle) if (path.name, digest) in a.subjects]
         except TorchwheelError as error:
@@ -60,12 +59,12 @@ def verify(
     if not own:
         says = f"expected an attestation of {escape(path.name)} with this hash, found none"
         return (*checks, CheckResult("signature", False, "; ".join([says, *broken])))
-    best, says_of_signer = judge_attestations(own, expected.policy)
+    best, says_of_signer = judge_attestations(own, policy)
     time = f"{best.signed:%Y-%m-%d %H:%M} UTC"
     where = escape(str(best.bundle))
     checks.append(CheckResult("signature", True, f"{where}, signed and logged {time}"))
-    if expected.date is not None:
-        checks.append(expected.date(path, best.signed))
+    if date is not None:
+        checks.append(date(path, best.signed))
     checks += says_of_signer
     run = f"{escape(best.signer.run)}, on a {escape(best.signer.runner)} runner"
     return (*checks, CheckResult("run", True, run))
@@ -96,27 +95,20 @@ def verify_text(path: Path, checks: Sequence[CheckResult]) -> str:
     return "".join(f"{row}\n" for row in rows)
 
 
-def _beside(path: Path) -> list[Path]:
-    name = Path(BUNDLES).name
-    return [*sorted(path.parent.glob(name)), *sorted(path.parent.glob(BUNDLES))]
-
-
-def _judge_hash(path: Path, digest: str, expected: Expected) -> CheckResult:
-    known: list[tuple[str, str]] = []
-    if expected.sha256 is not None:
-        known.append(("--sha256", expected.sha256.lower()))
-    if expected.sums is not None:
-        sums = escape(str(expected.sums))
-        listed = dict(listed_files(expected.sums)).get(path.name)
+def _judge_hash(path: Path, digest: str, known: str | None, sums: Path | None) -> CheckResult:
+    expected = [] if known is None else [("--sha256", known.lower())]
+    if sums is not None:
+        where = escape(str(sums))
+        listed = dict(listed_files(sums)).get(path.name)
         if listed is None:
-            says = f"expected {escape(path.name)} in {sums}, found no such name"
+            says = f"expected {escape(path.name)} in {where}, found no such name"
             return CheckResult("sha256", False, says)
-        known.append((sums, listed))
-    for where, one in known:
+        expected.append((where, listed))
+    for where, one in expected:
         if one != digest:
             return CheckResult("sha256", False, f"expected {quote(one)} of {where}, found {digest}")
-    names = " and ".join(where for where, _ in known)
-    return CheckResult("sha256", True, f"{digest}, as {names} says" if known else digest)
+    names = " and ".join(where for where, _ in expected)
+    return CheckResult("sha256", True, f"{digest}, as {names} says" if expected else digest)
 
 
 @dataclasses.dataclass(frozen=True)

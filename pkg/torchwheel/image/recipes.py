@@ -303,20 +303,13 @@ def python_of(matrix: Matrix, variant: Variant) -> str:
     return variant.python or of_suite or _containers(matrix).python
 
 
-def is_cross(variant: Variant, machine: str | None = None) -> bool:
+def is_cross(variant: Variant) -> bool:
     """Whether the variant is compiled on another machine than it runs on."""
-    return variant.platform != f"linux_{machine or platform.machine()}"
+    return variant.platform != f"linux_{platform.machine()}"
 
 
-def image_of(matrix: Matrix, variant: Variant, root: Path, machine: str | None = None) -> Image:
-    """The image of a native variant.
-
-    Args:
-        matrix: the matrix.
-        variant: a variant with a toolkit.
-        root: the folder of matrix.yaml.
-        machine: the host's, "x86_64" or "aarch64"; the running one if not given.
-    """
+def image_of(matrix: Matrix, variant: Variant, root: Path) -> Image:
+    """The image that builds a native variant on this machine; `root` has matrix.yaml."""
     recipes, toolkit = Recipes.of(matrix, root), variant.toolkit
     if toolkit is None:
         raise UsageError(f"{variant.id}: has no native code, so it is built on the host")
@@ -327,7 +320,7 @@ def image_of(matrix: Matrix, variant: Variant, root: Path, machine: str | None =
         )
     if toolkit.backend == "rocm":
         return rocm_image(recipes, toolkit, python_of(matrix, variant))
-    cross = is_cross(variant, machine)
+    cross = is_cross(variant)
     if cross and (variant.platform != "linux_aarch64" or toolkit.source != "pypi"):
         raise UsageError(
             f"{variant.id}: is cross-compiled for linux_aarch64 with a toolkit from PyPI only; "

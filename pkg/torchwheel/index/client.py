@@ -61,8 +61,8 @@ class OfferedFile:
         """Hex digest; None if the index gives none."""
         hashes = self.entry.get("hashes")
         digest = hashes.get("sha256") if isinstance(hashes, dict) else None
-        if digest is None or (isinstance(digest, str) and SHA256.fullmatch(digest)):
-            return digest
+        if digest is None or (isinstance(digest, str) and SHA256.fullmatch(digest.lower())):
+            return digest and digest.lower()
         reason = "hashes.sha256: expected 64 hex digits, found others"
         raise MalformedError(self.where, reason, DO)
 
@@ -103,6 +103,7 @@ def find_files(
     At a host of plain pages the document lies beside the page. It may also be in one of `folders`,
     which are the index's own. The address may also be a page of links, as of pip's --find-links.
     """
+    index = index.partition("#")[0]
     base, mark, query = index.partition("?")
     page = None
     for place in (
@@ -110,20 +111,24 @@ def find_files(
         f"{project}/index.json",
         *(f"{folder}/{project}/index.json" for folder in folders),
     ):
-        answer = fetch.page(f"{base.rstrip('/')}/{place}{mark}{query}", _ACCEPT)
-        if answer is None:
-            continue
-        if _is_json(answer):
-            return _of_json(answer, project)
+        try:
+            answer = fetch.page(f"{base.rstrip('/')}/{place}{mark}{query}", _ACCEPT)
+            if answer and _is_json(answer):
+                return _of_json(answer, project)
+        except TorchwheelError:
+            if page is None:
+                raise
+            continue  # What an index of others has there is nothing of ours.
         page = page or answer
-    if page:
-        return ListedFiles(page.url, tuple(_of_html(page)))
+    found = ListedFiles(page.url, tuple(_of_html(page))) if page else None
+    if found and found.files:
+        return found
     links = fetch.page(index, _ACCEPT)
     if links is None or _is_json(links):
-        return None
+        return found
     named = re.compile(re.escape(project).replace(r"\-", "[-_.]+") + "-", re.IGNORECASE)
     files = tuple(file for file in _of_html(links) if named.match(file.name))
-    return ListedFiles(links.url, files) if files else None
+    return ListedFiles(links.url, files) if files else found
 
 
 def _is_json(answer: Answer) -> bool:
@@ -205,7 +210,7 @@ class _Anchors(html.parser.HTMLParser):
 
 def _entry_of_anchor(values: Mapping[str, str]) -> Iterator[tuple[str, object]]:
     """The entry that PEP 691 would have for a link of PEP 503."""
-    href = values["href"]
+    href = values["href"].strip()
     address, _, fragment = href.partition("#")
     try:
         path = urlsplit(address).path

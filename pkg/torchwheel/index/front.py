@@ -7,7 +7,7 @@ from packaging.tags import parse_tag
 
 from torchwheel.index.groups import CPU, TorchBuild, accepts, torch_builds
 from torchwheel.index.listing import File, Index, IndexGroup
-from torchwheel_runtime.text import size_text
+from torchwheel_runtime.claims import Claims
 
 ANY = "any"
 """For a torch that need not be named, or a Python."""
@@ -66,39 +66,22 @@ def pip_command(index: str, requirements: Sequence[str]) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class WheelRow:
-    """A wheel of the newest release, as the front page lists it."""
-
-    variant: str
-    file: str
-    address: str
-    size: str
-    archs: tuple[str, ...]
-    gates: str
-    record: str | None
-    """The address of its build record."""
-    smoke: tuple[tuple[str, str], ...]
-    """What each run said, and the address of its record."""
-
-
-@dataclasses.dataclass(frozen=True)
-class TorchRow:
-    """A torch minor: the library that serves it, and the builds of it that have a group."""
-
-    torch: str
-    front_end: str
-    builds: tuple[str, ...]
-
-
-@dataclasses.dataclass(frozen=True)
 class Front:
-    """All that the front page says of one project."""
+    """All that the front page says of one project.
+
+    Attributes:
+        project: its name.
+        version: the newest one that is offered.
+        choices: how to install it.
+        wheels: of that version, the universal one first.
+        torches: each torch minor, the libraries that serve it, and its builds that have a group.
+    """
 
     project: str
     version: str
     choices: tuple[InstallCommand, ...]
-    wheels: tuple[WheelRow, ...]
-    torches: tuple[TorchRow, ...]
+    wheels: tuple[File, ...]
+    torches: tuple[tuple[str, str, tuple[str, ...]], ...]
 
     def values(self, field: str) -> tuple[str, ...]:
         """The different values of a choice's field, in their order."""
@@ -121,8 +104,8 @@ def _front(index: Index, project: str, every: Sequence[File]) -> Front:
         project,
         newest,
         tuple(_choices(index, project, files)),
-        tuple(map(_wheel_row, files)),
-        tuple(_torch_rows(index, files)),
+        tuple(files),
+        tuple(_torches(index, files)),
     )
 
 
@@ -137,7 +120,8 @@ def _choices(index: Index, project: str, files: Sequence[File]) -> Iterator[Inst
         # The wheels that pip takes for the version alone come first: the universal one, mostly.
         named = {file for file in own if file in group.yanked and file.version.local}
         wanted = [
-            (f"{project}=={file.version.public}", file, False) for file in _offered(group, own)
+            (f"{project}=={file.version.public}", file, False)
+            for file in _wheels_for_all(group, own)
         ]
         wanted += [(f"{project}=={file.version}", file, True) for file in own if file in named]
         found: dict[tuple[str, str, bool], dict[str, str]] = {}
@@ -154,7 +138,7 @@ def _choices(index: Index, project: str, files: Sequence[File]) -> Iterator[Inst
             )
 
 
-def _offered(group: IndexGroup, files: Sequence[File]) -> Sequence[File]:
+def _wheels_for_all(group: IndexGroup, files: Sequence[File]) -> Sequence[File]:
     """The wheels that a group gives to everybody: no pure one where there is a native one."""
     open_to_all = [file for file in files if file not in group.yanked]
     return [file for file in open_to_all if "any" not in file.machines] or open_to_all
@@ -175,37 +159,14 @@ def _order(build: TorchBuild | None) -> tuple[object, ...]:
     return build.toolkit.backend != "cuda", *(-number for number in numbers)
 
 
-def _wheel_row(file: File) -> WheelRow:
-    wheel, claims = file.wheel, file.wheel.claims
-    archs = tuple(
-        f"{name}: {' '.join(map(str, archs))}"
-        for name, archs in (
-            [(part.name, part.archs) for part in claims.parts if part.kind == "kernels"]
-            or [(claims.toolkit or "", claims.archs)]
-            if claims
-            else []
-        )
-        if archs
-    )
-    return WheelRow(
-        claims.variant if claims else "",
-        wheel.file,
-        file.address,
-        size_text(wheel.size, decimals=1),
-        archs,
-        f"{len(wheel.gates)} ok" if wheel.gates else "",
-        f"{file.folder}/{wheel.record}" if wheel.record else None,
-        tuple(
-            (
-                f"{run.passed} passed on {run.gpu or run.platform}, torch {run.torch}",
-                f"{file.folder}/{run.record}",
-            )
-            for run in wheel.smoke
-        ),
-    )
+def archs_of(claims: Claims) -> list[str]:
+    """The archs of each toolkit or library with kernels: "cu130: 8.0 9.0"."""
+    named = [(part.name, part.archs) for part in claims.parts if part.kind == "kernels"]
+    found = named or [(claims.toolkit or "", claims.archs)]
+    return [f"{name}: {' '.join(map(str, archs))}" for name, archs in found if archs]
 
 
-def _torch_rows(index: Index, files: Sequence[File]) -> Iterator[TorchRow]:
+def _torches(index: Index, files: Sequence[File]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     names = {group.name for group in index.groups}
     builds = torch_builds()
     parts = [part for file in files if file.wheel.claims for part in file.wheel.claims.parts]
@@ -218,4 +179,4 @@ def _torch_rows(index: Index, files: Sequence[File]) -> Iterator[TorchRow]:
             if part.kind == "front_end" and accepts(part.needs.torch_range, minor)
         ]
         if served:
-            yield TorchRow(minor, ", ".join(dict.fromkeys(front_ends)), served)
+            yield minor, ", ".join(dict.fromkeys(front_ends)), served

@@ -134,7 +134,7 @@ class File:
     @property
     def address(self) -> str:
         """Its own address: the `+` of a local version is %2B in it."""
-        return f"{self.folder}/{_quoted(self.wheel.file)}"
+        return f"{self.folder}/{_quote_name(self.wheel.file)}"
 
     @functools.cached_property
     def kind(self) -> WheelKind | None:
@@ -156,7 +156,7 @@ class File:
         name = self.wheel.provenance
         # The PEP wants a secure origin, so a store beside the index has none.
         secure = self.folder.startswith("https://")
-        return f"{self.folder}/{_quoted(name)}" if name and secure else None
+        return f"{self.folder}/{_quote_name(name)}" if name and secure else None
 
 
 # Many wheels have the same version, or the same tags.
@@ -168,7 +168,7 @@ def _machines(tags: tuple[str, ...]) -> frozenset[str]:
     return frozenset(_PLATFORM.sub("", tag.split("-")[2]) for tag in tags)
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     """The same as `quote(name)`, which is slow for a name with a `+`."""
     return quote(name, safe="+").replace("+", "%2B")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import jinja2
 
-from torchwheel.index.front import fronts, pip_command
+from torchwheel.index.front import archs_of, fronts, pip_command
 from torchwheel.index.listing import File, Index, IndexGroup
 from torchwheel.index.needs import KEY
 from torchwheel.index.withdrawals import ProjectStatus
@@ -50,7 +50,9 @@ class _Listing:
 
 def index_pages(index: Index) -> Iterator[Page]:
     """Every page of an index."""
-    front = _template("front.html.j2").render(fronts=list(fronts(index)), groups=index.groups)
+    front = _template("front.html.j2").render(
+        fronts=list(fronts(index)), groups=index.groups, archs_of=archs_of, size_text=size_text
+    )
     yield Page(("index.html",), (front.encode(),))
     # Most groups list the same files: an entry differs by the depth of its page and by its note.
     list_files = functools.cache(functools.partial(_listing, functools.cache(_entry)))
@@ -95,13 +97,14 @@ def _around_rows(
     group: IndexGroup, project: str, status: ProjectStatus | None
 ) -> tuple[bytes, bytes]:
     """What comes before and after the rows of a project's HTML page."""
+    others = [one for one in group.bundled if one.partition("==")[0] != project]
     text = _template("project.html.j2").render(
         api_version=API_VERSION,
         group=group,
         project=project,
         status=status,
         rows=_ROWS,
-        command=pip_command(_ADDRESS, _requirements(group, project)).partition(_ADDRESS),
+        command=pip_command(_ADDRESS, (project, *others)).partition(_ADDRESS),
     )
     head, _, tail = text.partition(_ROWS)
     return head.encode(), tail.encode()
@@ -110,11 +113,6 @@ def _around_rows(
 _ADDRESS = "ADDRESS_OF_THE_FOLDER_ABOVE"
 _ROWS = "\0"
 """Stands for the rows in the template's text, which has no such character."""
-
-
-def _requirements(group: IndexGroup, project: str) -> list[str]:
-    """The project and the bundled packages of its group."""
-    return [project, *(one for one in group.bundled if one.partition("==")[0] != project)]
 
 
 def _head_json(project: str, status: ProjectStatus | None, bundled: Sequence[str]) -> bytes:
@@ -128,7 +126,7 @@ def _head_json(project: str, status: ProjectStatus | None, bundled: Sequence[str
 
 
 def _listing(
-    entry: Callable[[File, str, str | None], "_PageRow"],
+    entry: Callable[[File, str, str | None], tuple[bytes, bytes]],
     files: tuple[File, ...],
     yanked: tuple[str | None, ...],
     root: str,
@@ -147,10 +145,10 @@ def _listing(
     ]
     versions = json.dumps(sorted(dict.fromkeys(file.wheel.version for file in files)))
     return _Listing(
-        _without_first_separator([entry.row for entry in entries]),
+        _without_first_separator([row for row, _ in entries]),
         (
             f'"versions": {versions}, "files": ['.encode(),
-            *_without_first_separator([entry.json for entry in entries]),
+            *_without_first_separator([text for _, text in entries]),
             b"\n]}\n",
         ),
     )
@@ -160,19 +158,12 @@ def _without_first_separator(parts: list[bytes]) -> tuple[bytes, ...]:
     return (parts[0][1:], *parts[1:]) if parts else ()
 
 
-@dataclasses.dataclass(frozen=True)
-class _PageRow:
-    """A file on a page: its row of the table, and its entry of the JSON document.
+def _entry(file: File, root: str, why: str | None) -> tuple[bytes, bytes]:
+    """A file on the pages from which `root` leads to the root of the index.
 
-    Each begins with what separates it from the one before.
+    Its row of the table, and its entry of the JSON document; each begins with what separates it
+    from the one before.
     """
-
-    row: bytes
-    json: bytes
-
-
-def _entry(file: File, root: str, why: str | None) -> _PageRow:
-    """The entry of a file on the pages from which `root` leads to the root of the index."""
     wheel, address, provenance = file.wheel, root + file.address, file.provenance
     metadata = {"sha256": wheel.metadata_sha256}
     document = {
@@ -208,7 +199,7 @@ def _entry(file: File, root: str, why: str | None) -> _PageRow:
         wheel.uploaded,
     ]
     row = "".join(f"<td>{cell}</td>" for cell in cells)
-    return _PageRow(f"\n<tr>{row}</tr>".encode(), f",\n{text}".encode())
+    return f"\n<tr>{row}</tr>".encode(), f",\n{text}".encode()
 
 
 def _note_html(file: File, why: str | None) -> str:

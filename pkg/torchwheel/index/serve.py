@@ -91,9 +91,9 @@ def _server(folder: Path, port: int, say: Say) -> http.server.ThreadingHTTPServe
 
 
 @contextlib.contextmanager
-def serve_in_background(folder: Path, say: Say = lambda _: None, port: int = 0) -> Iterator[str]:
+def serve_in_background(folder: Path, say: Say = lambda _: None) -> Iterator[str]:
     """Serve while the block runs, and yield the address, e.g. http://127.0.0.1:41234."""
-    with _server(folder, port, say) as server:
+    with _server(folder, 0, say) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:
@@ -103,9 +103,9 @@ def serve_in_background(folder: Path, say: Say = lambda _: None, port: int = 0) 
             thread.join()
 
 
-def serve(folder: Path, port: int = 8000, say: Say = print) -> None:
+def serve(folder: Path, port: int) -> None:
     """Serve until interrupted."""
-    with _server(folder, port, say) as server:
-        say(f"serving {folder} at http://{LOOPBACK}:{server.server_address[1]}/ until Ctrl-C")
+    with _server(folder, port, print) as server:
+        print(f"serving {folder} at http://{LOOPBACK}:{server.server_address[1]}/ until Ctrl-C")
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()

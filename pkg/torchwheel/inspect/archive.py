@@ -1,6 +1,7 @@
 """Opens a zip archive safely: names, file types and sizes are checked before the bytes."""
 
 import contextlib
+import hashlib
 import os
 import stat
 import unicodedata
@@ -10,10 +11,9 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from torchwheel.inspect.zip_records import DEFLATED, STORED, Member, read_members
+from torchwheel_runtime.files import record_hash
 from torchwheel_runtime.inspect import budgets
 from torchwheel_runtime.inspect.window import WheelError, open_regular
-
-__all__ = ["Archive", "Member", "WheelError", "open_archive", "open_regular"]
 
 _BLOCK = 1 << 20
 _SPECIAL_BITS = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
@@ -46,16 +46,25 @@ class Archive:
     def starts_with(self, member: Member, start: bytes) -> bool:
         """Whether a member's bytes begin so."""
         found = b""
-        for data in self._unpacked(member, 1 << 10):
+        for data in self._unpack(member, 1 << 10):
             found += data
             if len(found) >= len(start):
                 break
         return found.startswith(start)
 
+    def digest(self, member: Member, file: IO[bytes] | None = None) -> str:
+        """The hash of a member's bytes, as RECORD has it; they are written to `file`, if given."""
+        digest = hashlib.sha256()
+        for block in self.blocks(member):
+            digest.update(block)
+            if file is not None:
+                file.write(block)
+        return record_hash(digest.digest())
+
     def blocks(self, member: Member) -> Iterator[bytes]:
         """The bytes of a member, block by block; a WheelError unless they are what it claims."""
         crc = size = 0
-        for data in self._unpacked(member, _BLOCK):
+        for data in self._unpack(member, _BLOCK):
             size += len(data)
             if size > member.size:
                 break
@@ -66,7 +75,7 @@ class Archive:
         if crc != member.crc:
             raise _MemberError(f"member {member.name!r} does not have its checksum")
 
-    def _unpacked(self, member: Member, block: int) -> Iterator[bytes]:
+    def _unpack(self, member: Member, block: int) -> Iterator[bytes]:
         at, rest = member.data, member.packed
         unpack = zlib.decompressobj(-zlib.MAX_WBITS) if member.method == DEFLATED else None
         while rest:

@@ -6,15 +6,12 @@ it is a library, its facts are read.
 """
 
 import concurrent.futures
-import contextlib
 import dataclasses
-import hashlib
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from torchwheel.inspect.archive import Archive, Member, open_archive
+from torchwheel.inspect.archive import Archive, open_archive
 from torchwheel.inspect.installed import is_outside, runs_at_start
 from torchwheel.inspect.library_facts import LibraryFacts, ReadBudget, read_facts_of_library
 from torchwheel.inspect.wheel import (
@@ -25,15 +22,14 @@ from torchwheel.inspect.wheel import (
     read_entry_points,
     read_package_metadata,
 )
+from torchwheel.inspect.zip_records import Member
 from torchwheel_runtime.doctor import dist_info
 from torchwheel_runtime.errors import UsageError
-from torchwheel_runtime.files import record_hash
 from torchwheel_runtime.inspect import budgets
 from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
 from torchwheel_runtime.inspect.window import WheelError, open_regular
 from torchwheel_runtime.text import escape, nearest, quote
 
-_ZIP_MAGIC = b"PK\3\4"
 _THREADS = 2
 
 
@@ -213,24 +209,11 @@ def _read_member(
 ) -> tuple[str, LibraryFacts | None]:
     """The hash of a file and, if it is a library, its facts."""
     budget.cpu.check()
-    digest = hashlib.sha256()
-    is_library = archive.starts_with(member, ELF_MAGIC)
+    if not archive.starts_with(member, ELF_MAGIC):
+        return archive.digest(member), None
     try:
-        with _opened(file, is_library) as write:
-            for block in archive.blocks(member):
-                digest.update(block)
-                write(block)
-        facts = read_facts_of_library(file, member.name, budget) if is_library else None
+        with file.open("wb") as opened:
+            digest = archive.digest(member, opened)
+        return digest, read_facts_of_library(file, member.name, budget)
     finally:
         file.unlink(missing_ok=True)
-    return record_hash(digest.digest()), facts
-
-
-@contextlib.contextmanager
-def _opened(file: Path, wanted: bool) -> Iterator[Callable[[bytes], object]]:
-    """What writes to the file; if it is not wanted, what does nothing."""
-    if not wanted:
-        yield lambda _: None
-        return
-    with file.open("wb") as opened:
-        yield opened.write

@@ -6,6 +6,7 @@ bytes.
 """
 
 import dataclasses
+import functools
 import re
 import struct
 import threading
@@ -21,8 +22,9 @@ from torchwheel_runtime.inspect.elf import (
     PYTHON,
     SHIMS,
     TORCH_PYTHON,
+    Library,
+    UndefinedSymbol,
     is_cxx,
-    libraries_not_named,
     undefined_symbols,
 )
 from torchwheel_runtime.inspect.elf_file import NEEDED, RPATH, RUNPATH, SONAME, UNDEFINED, open_elf
@@ -92,42 +94,52 @@ class GpuRuntime:
 
 
 @dataclasses.dataclass(frozen=True)
-class LibraryFacts:
-    """The facts of one library; without those that could not be read.
+class LibraryFacts(Library):
+    """The facts of one library of anybody; without those that could not be read.
+
+    Of its undefined symbols those are kept that torch or CPython may have, and one of each version.
 
     Attributes:
-        name: its path in the wheel.
         size: its bytes.
         problem: why it cannot be read; all other fields are then empty.
-        machine: the processor that it is for, e.g. "x86_64".
-        soname: its own name for the loader.
-        needed: names of the libraries that it needs.
-        run_paths: the folders in which the loader looks for them first.
-        versions: the newest version that it needs of each kind of symbol: {"GLIBC": "2.17"}.
-        unnamed: libraries whose versions of symbols it needs, and which are not among `needed`.
+        run_paths: the folders in which the loader looks first for the libraries that it needs.
         targets: its GPU code.
         targets_problem: why its GPU code cannot be read.
         runtimes: the GPU runtimes that it uses.
-        torch: undefined symbols that torch may have.
-        exports: symbols of the same kind that it defines itself, and those that make it a module.
-        python: undefined symbols of CPython.
+        exports: symbols with names of torch that it defines itself, and those that make it a
+            module.
     """
 
-    name: str
-    size: int
+    size: int = 0
     problem: str | None = None
-    machine: str = ""
-    soname: str | None = None
-    needed: tuple[str, ...] = ()
     run_paths: tuple[str, ...] = ()
-    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    unnamed: tuple[str, ...] = ()
     targets: tuple[GpuTarget, ...] = ()
     targets_problem: str | None = None
     runtimes: tuple[GpuRuntime, ...] = ()
-    torch: frozenset[str] = frozenset()
     exports: frozenset[str] = frozenset()
-    python: frozenset[str] = frozenset()
+
+    @functools.cached_property
+    def torch(self) -> frozenset[str]:
+        """Undefined symbols that torch may have."""
+        return frozenset(s.name for s in self.undefined if not s.version and of_torch(s.name))
+
+    @functools.cached_property
+    def python(self) -> frozenset[str]:
+        """Undefined symbols of CPython."""
+        return frozenset(
+            s.name for s in self.undefined if not s.version and s.name.startswith(PYTHON)
+        )
+
+    @functools.cached_property
+    def versions(self) -> Mapping[str, str]:
+        """The newest version that it needs of each kind of symbol: {"GLIBC": "2.17"}."""
+        newest: dict[str, tuple[int, ...]] = {}
+        for symbol in self.undefined:
+            prefix, _, number = (symbol.version or "").rpartition("_")
+            # GLIBC_PRIVATE has no number.
+            if prefix and (numbers := version_numbers(number)):
+                newest[prefix] = max(newest.get(prefix, ()), numbers)
+        return {prefix: ".".join(map(str, newest[prefix])) for prefix in sorted(newest)}
 
     @property
     def base_name(self) -> str:
@@ -172,11 +184,11 @@ def read_facts_of_library(path: Path, name: str, budget: ReadBudget) -> LibraryF
     try:
         cpu.check()
         facts = _read(path, name, size)
-        texts = (*facts.needed, *facts.run_paths, *facts.versions)
-        for names in (texts, facts.torch, facts.exports, facts.python):
+        symbols = [symbol.name for symbol in facts.undefined]
+        for names in ((*facts.needed, *facts.run_paths), symbols, facts.exports):
             budget.keep(names)
     except TorchwheelError as error:
-        return LibraryFacts(name, size, problem=str(error).removeprefix(f"{name}: "))
+        return LibraryFacts(name, size=size, problem=str(error).removeprefix(f"{name}: "))
     try:
         return dataclasses.replace(facts, targets=read_targets(path, cpu))
     except TorchwheelError as error:
@@ -186,29 +198,31 @@ def read_facts_of_library(path: Path, name: str, budget: ReadBudget) -> LibraryF
 def _read(path: Path, name: str, size: int) -> LibraryFacts:
     with open_elf(path, name) as elf:
         undefined = tuple(undefined_symbols(elf))
-        # A symbol with a version names its library, which is never torch's.
-        free = {symbol.name for symbol in undefined if symbol.version is None and not symbol.weak}
         needed = elf.dynamic_texts(NEEDED)
         paths = (*elf.dynamic_texts(RPATH), *elf.dynamic_texts(RUNPATH))
         defined = (s.name for s in elf.symbols() if s.section != UNDEFINED and s.bind in EXPORTED)
         return LibraryFacts(
             name=name,
-            size=size,
             machine=elf.machine_name,
             soname=next(iter(elf.dynamic_texts(SONAME)), None),
             needed=needed,
+            undefined=tuple(_symbols_to_keep(undefined)),
+            size=size,
             run_paths=tuple(part for text in paths for part in text.split(":")),
-            versions=_newest(symbol.version for symbol in undefined if symbol.version),
-            unnamed=libraries_not_named(needed, undefined),
             runtimes=find_runtimes(
                 needed,
                 has_code=".nvFatBinSegment" in elf.sections,
                 registers=any(symbol.name == _REGISTERS for symbol in undefined),
             ),
-            torch=frozenset(filter(of_torch, free)),
             exports=frozenset(s for s in defined if of_torch(s) or s.startswith(MODULE)),
-            python=frozenset(text for text in free if text.startswith(PYTHON)),
         )
+
+
+def _symbols_to_keep(symbols: Iterable[UndefinedSymbol]) -> Iterator[UndefinedSymbol]:
+    """The symbols that are judged: a symbol with a version names its library, never torch's."""
+    yield from {(s.version, s.library): s for s in symbols if s.version}.values()
+    free = (symbol for symbol in symbols if not (symbol.version or symbol.weak))
+    yield from (s for s in free if s.name.startswith(PYTHON) or of_torch(s.name))
 
 
 def find_runtimes(
@@ -230,16 +244,6 @@ def find_runtimes(
     if has_code and not registers:
         found.append(GpuRuntime("static", "cuda"))
     return tuple(found)
-
-
-def _newest(versions: Iterable[str]) -> dict[str, str]:
-    newest: dict[str, tuple[int, ...]] = {}
-    for text in versions:
-        prefix, _, number = text.rpartition("_")
-        # GLIBC_PRIVATE has no number.
-        if prefix and (numbers := version_numbers(number)):
-            newest[prefix] = max(newest.get(prefix, ()), numbers)
-    return {prefix: ".".join(map(str, newest[prefix])) for prefix in sorted(newest)}
 
 
 def read_targets(library: Path, cpu: CpuTime) -> tuple[GpuTarget, ...]:

@@ -11,32 +11,39 @@ from collections.abc import Mapping
 from packaging.version import Version
 
 from torchwheel_runtime.arch.releases import torch_releases
-from torchwheel_runtime.machine.facts import OTHER_BACKENDS
+from torchwheel_runtime.machine.facts import other_backend
 
 # Versions in lower case; `.` is the only separator that is left in them. A short word may follow
 # the digits and letters of a commit, and no other letter.
 _PT = r"(?<![g-z])py?t"
 _FORMS = (
     # flash-attention: cu12torch2.6cxx11abiFALSE; MiroPsota's detectron2: 18f6958pt2.6.0cu124;
-    # SageAttention: cu128torch2.9.0andHigher
-    rf"(?:torch|{_PT})(?P<major>\d)\.(?P<minor>\d{{1,2}})(?!\d)"
+    # SageAttention: cu128torch2.9.0andHigher; torch-2.6-cu124, as PEP 440 writes it
+    rf"(?:torch|{_PT})\.?(?P<major>\d)\.(?P<minor>\d{{1,2}})(?!\d)"
     r"(?:\.\d{1,2}(?!\d))?\.?(?P<later>andhigher)?",
     # NATTEN: torch260cu126 is 2.6.0, torch210cu121 is 2.1.0, torch2100cu128 is 2.10.0;
     # PyTorch3D: pyt240
     r"(?:torch|(?<![g-z])pyt)(?P<major>\d)(?P<minor>\d\d?)(?P<patch>\d)(?!\d)",
+    # four digits are those of X.YY.Z in every form
+    rf"{_PT}(?P<major>\d)(?P<minor>\d\d)(?P<patch>\d)(?!\d)",
     # PyG: pt26cu124, pt210cu128; torchsparse: torch20cu118
     rf"(?:torch|{_PT})(?P<major>\d)(?P<minor>\d\d?)(?!\d)",
 )
 """The forms of a torch release, tried in this order; with `later`, later releases serve too."""
 _TORCH = tuple(re.compile(form, re.ASCII) for form in _FORMS)
 _ABOUT_TORCH = re.compile(rf"(?:torch|{_PT}(?=\d))[a-z0-9]*(?:\.\d+)*", re.ASCII)
-_CUDA = re.compile(r"(?<![a-z])cu(?:da)?(\d{2,3})(?:\.(\d))?(?!\d)", re.ASCII)
-_ROCM = re.compile(r"(?<![a-z])rocm(\d{1,3})(?:\.(\d{1,2}))?(?!\d)", re.ASCII)
-_OTHERS = re.compile(rf"(?<![a-z])({'|'.join(OTHER_BACKENDS)})(?![a-z])")
+# The last alternative names a backend without its release.
+_CUDA = re.compile(
+    r"(?<![a-z])cu(?:da\.?)?(\d{2,4})(?:\.(\d))?(?!\d)|(?<![a-z])cuda(?![a-z])", re.ASCII
+)
+_ROCM = re.compile(
+    r"(?<![a-z])rocm\.?(\d{1,3})(?:\.(\d{1,2}))?(?!\d)|(?<![a-z])(?:rocm(?:sdk)?|hip)(?![a-z])",
+    re.ASCII,
+)
 _CPU = re.compile(r"(?<![a-z])cpu")
-_STRINGS = re.compile(r"cxx11abi(true|false|[01])(?![a-z0-9])")
-_MOST_MINOR = 40
-"""pt251 is 2.5.1, pt211 is 2.11: no torch has a greater minor than this."""
+_STRINGS = re.compile(r"cxx11\.?abi(true|false|[01])?(?![a-z0-9])")
+_MOST_MINOR = 30
+"""pt231 is 2.3.1, pt211 is 2.11: no torch has a greater minor than this."""
 _CUDA_OF_OLD: Mapping[str, tuple[str, ...]] = {"2.1": ("11.8", "12.1"), "2.0": ("11.7", "11.8")}
 """Releases of CUDA that torch minors older than those of our data were published for: torch210cu128
 is 2.10, as nobody built 2.1.0 for CUDA 12.8."""
@@ -50,11 +57,11 @@ class LocalVersion:
         torch: the minor release, e.g. "2.6".
         or_later: whether later ones serve, too.
         unread: a word about torch that no form fits: nobody knows which torch the wheel is for.
-        cuda: the release, e.g. "12.4"; "12" where no more is said.
+        cuda: the release, e.g. "12.4"; "12" where no more is said; empty for one of any release.
         rocm: the release, as that of CUDA.
         other: a backend that torchwheel does not know, e.g. "xpu".
         cpu: whether it is for CPUs, and not for a GPU.
-        new_strings: whether std::string is the one since GCC 5 (cxx11abiTRUE).
+        new_strings: whether std::string is the one since GCC 5 (cxx11abiTRUE, cxx11.abi).
     """
 
     torch: str | None = None
@@ -80,8 +87,8 @@ SAYS_NOTHING = LocalVersion()
 def read_local_version(version: Version | None) -> LocalVersion:
     """What the local part of a version says."""
     local = (version.local if version else None) or ""
-    found, other = _CUDA.search(local), _OTHERS.search(local)
-    cuda = _cuda_release(found[1], found[2]) if found else None
+    found, other = _CUDA.search(local), other_backend(local)
+    cuda = _cuda_release(found[1] or "", found[2]) if found else None
     rocm, strings = _ROCM.search(local), _STRINGS.search(local)
     torch, or_later, unread = _torch(local, cuda)
     return LocalVersion(
@@ -89,10 +96,10 @@ def read_local_version(version: Version | None) -> LocalVersion:
         or_later=or_later,
         unread=unread,
         cuda=cuda,
-        rocm=_rocm_release(rocm[1], rocm[2]) if rocm else None,
-        other=other[1] if other and not cuda and not rocm else None,
-        cpu=not (cuda or rocm or other) and _CPU.search(local) is not None,
-        new_strings=strings[1] in ("true", "1") if strings else None,
+        rocm=_rocm_release(rocm[1] or "", rocm[2]) if rocm else None,
+        other=other if not (found or rocm) else None,
+        cpu=not (found or rocm or other) and _CPU.search(local) is not None,
+        new_strings=strings[1] not in ("false", "0") if strings else None,
     )
 
 
@@ -128,7 +135,9 @@ def _cuda_release(digits: str, minor: str | None) -> str:
     """The release: "12.4" of "124"; "12" where no more is said."""
     if minor is not None and len(digits) == 2:
         return f"{digits}.{minor}"
-    return f"{digits[:2]}.{digits[2]}" if len(digits) == 3 else digits
+    if len(digits) == 2 and digits > "20":  # cu92
+        return f"{digits[0]}.{digits[1]}"
+    return f"{digits[:2]}.{digits[2]}" if len(digits) > 2 else digits
 
 
 def _rocm_release(digits: str, minor: str | None) -> str:

@@ -88,9 +88,9 @@ def _unpack_tar(archive: Path, target: Path) -> None:
     except OSError as error:
         if error.errno is None:  # gzip and bzip2 report malformed data so
             raise TorchwheelError(f"{where}: not a whole tar archive: {_fact(error)}") from error
-        raise TorchwheelError(
-            f"{where}: {error.strerror}: {quote(_below(target, error))}"
-        ) from error
+        # As the archive names the file.
+        name = os.path.relpath(str(error.filename2 or error.filename), target)
+        raise TorchwheelError(f"{where}: {error.strerror}: {quote(name)}") from error
 
 
 class _TooMuchError(WheelError):
@@ -158,11 +158,6 @@ class _Bytes:
 def _fact(error: Exception) -> str:
     """What tarfile and the packers say, who use several lines."""
     return quote(" ".join(str(error).split()))
-
-
-def _below(target: Path, error: OSError) -> str:
-    """The file that an error is about, as the archive names it."""
-    return os.path.relpath(str(error.filename2 or error.filename), target)
 
 
 def _members(opened: tarfile.TarFile, where: str, packed: int) -> Mapping[str, tarfile.TarInfo]:

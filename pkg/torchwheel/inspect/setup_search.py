@@ -105,7 +105,7 @@ class _Search(SwitchSearch):
                 self.ask(one.value, "arguments of setup() are in a variable; compare them")
                 continue
             try:
-                values[one.arg] = self.named(one.value) or ast.literal_eval(one.value)
+                values[one.arg] = self.resolve_text(one.value) or ast.literal_eval(one.value)
             except (ValueError, TypeError):
                 code[one.arg] = self.place(one.value)
         return values, code
@@ -130,7 +130,7 @@ class _Search(SwitchSearch):
                         yield DeclaredExtension(kind, self.place(node), None)
             elif isinstance(node, ast.Call) and called_name(node) in _KINDS:
                 named = {one.arg: one.value for one in node.keywords if one.arg}
-                name = self.named(named.get("name", node.args[0] if node.args else None))
+                name = self.resolve_text(named.get("name", node.args[0] if node.args else None))
                 limited = "py_limited_api" in named and not _is_off(named["py_limited_api"])
                 yield DeclaredExtension(called_name(node), self.place(node), name, limited)
 
@@ -195,7 +195,7 @@ class _Search(SwitchSearch):
         """The files of a project that this one imports or runs, where they exist."""
         folders = ["", str(PurePosixPath(self.file).parent)]
         for call in self.calls:
-            texts = [text for one in ast.walk(call) if (text := self.named(one))]
+            texts = [text for one in ast.walk(call) if (text := self.resolve_text(one))]
             if dotted_name(call.func).startswith("sys.path."):
                 folders += texts
             elif called_name(call) in _RUNS:
@@ -206,7 +206,7 @@ class _Search(SwitchSearch):
             elif called_name(call) in ("import_module", "__import__"):
                 yield from (file for text in texts for file in _files(text, folders))
         for node in self.nodes:
-            for name in _imported(node):
+            for name in _imports_of(node):
                 yield from _files(name, folders)
 
 
@@ -222,7 +222,7 @@ def _files(module: str, folders: Iterable[str]) -> Iterator[str]:
             yield from (f"{place}.py", f"{place}/__init__.py")
 
 
-def _imported(node: ast.AST) -> Iterator[str]:
+def _imports_of(node: ast.AST) -> Iterator[str]:
     """The modules that a statement may import, with their packages."""
     match node:
         case ast.Import(names=names):

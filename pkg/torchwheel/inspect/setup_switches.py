@@ -62,7 +62,7 @@ class SwitchSearch:
             for node in self.nodes
             if isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Name)
-            and any(dotted_name(one).endswith("environ") for one in _copied(node.value))
+            and any(dotted_name(one).endswith("environ") for one in _copies_of(node.value))
         }
 
     def _constants(self) -> Mapping[str, str]:
@@ -83,7 +83,7 @@ class SwitchSearch:
         """E.g. "setup.py:12"."""
         return f"{self.file}:{getattr(node, 'lineno', 1)}"
 
-    def named(self, node: ast.AST | None) -> str | None:
+    def resolve_text(self, node: ast.AST | None) -> str | None:
         """The text of a constant, or of a name that is bound to one; None for anything else."""
         return self.constants.get(node.id) if isinstance(node, ast.Name) else text_of(node)
 
@@ -120,7 +120,7 @@ class SwitchSearch:
         for node in [*rest, *named][:1]:
             if isinstance(node, ast.Constant) and isinstance(node.value, int):
                 return str(int(node.value))
-            return self.named(node)
+            return self.resolve_text(node)
         return None
 
     def variables(self) -> Iterator[BuildVariable]:
@@ -135,7 +135,7 @@ class SwitchSearch:
             if found is None:
                 self._ask_about_whole(node)
                 yield from self._argument(node)
-            elif name := self.named(found[0]):
+            elif name := self.resolve_text(found[0]):
                 yield BuildVariable(name, self.place(node), found[1])
             elif id(node) not in inside:
                 self.ask(node, "the name of an environment variable is made by code; look it up")
@@ -144,7 +144,7 @@ class SwitchSearch:
         """A word of the command line that the script looks for: `"--cuda_ext" in sys.argv`."""
         match node:
             case ast.Compare(left=left, ops=[ast.In()], comparators=[owner]):
-                name = self.named(left)
+                name = self.resolve_text(left)
                 if name and name not in _COMMANDS and dotted_name(owner).endswith("argv"):
                     yield BuildVariable(name, self.place(node), given="argument")
             case _:
@@ -218,7 +218,7 @@ class SwitchSearch:
         }
 
 
-def _copied(node: ast.expr) -> Iterator[ast.expr]:
+def _copies_of(node: ast.expr) -> Iterator[ast.expr]:
     """An expression, and what it is a copy of: `os.environ.copy()`, `dict(os.environ)`."""
     yield node
     if isinstance(node, ast.Call) and called_name(node) in _COPIES:

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import email.parser
 import email.policy
-import hashlib
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -16,11 +15,11 @@ from packaging.tags import Tag, parse_tag
 from packaging.utils import BuildTag, NormalizedName, parse_wheel_filename
 from packaging.version import Version
 
-from torchwheel.inspect.archive import Archive, Member, open_archive
+from torchwheel.inspect.archive import Archive, open_archive
 from torchwheel.inspect.installed import parse_entry_points
+from torchwheel.inspect.zip_records import Member
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime.errors import TorchwheelError
-from torchwheel_runtime.files import record_hash
 from torchwheel_runtime.inspect import budgets
 from torchwheel_runtime.inspect.wheel_files import (
     ELF_MAGIC,
@@ -34,13 +33,6 @@ from torchwheel_runtime.text import escape, join_names, quote, shorten
 
 UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 """Files of the dist-info folder that RECORD lists without a hash, or not at all."""
-
-
-def _digest(archive: Archive, member: Member) -> str:
-    digest = hashlib.sha256()
-    for block in archive.blocks(member):
-        digest.update(block)
-    return record_hash(digest.digest())
 
 
 def verify_record(
@@ -68,7 +60,7 @@ def verify_record(
             raise WheelError(f"{name!r} is not listed in RECORD")
         if not entry.digest.startswith("sha256="):
             raise WheelError(f"RECORD gives {name!r} no sha256, but {quote(entry.digest)}")
-        found = digests[name] if digests is not None else _digest(archive, member)
+        found = digests[name] if digests is not None else archive.digest(member)
         if found != entry.digest:
             listed = escape(shorten(entry.digest))
             raise WheelError(f"{name!r} does not have RECORD's hash: {listed}, got {found}")
@@ -185,13 +177,10 @@ class OpenWheel:
 
     def _write(self, member: Member, target: Path) -> None:
         """Write a member, whose bytes must have the hash of RECORD now too."""
-        digest = hashlib.sha256()
         with target.open("wb") as file:
-            for block in self.archive.blocks(member):
-                digest.update(block)
-                file.write(block)
+            digest = self.archive.digest(member, file)
         entry = self.wheel.record.get(member.name)
-        if entry and entry.digest and entry.digest != record_hash(digest.digest()):
+        if entry and entry.digest and entry.digest != digest:
             raise WheelError(f"{self.wheel.path.name}: {member.name!r} was changed meanwhile")
 
 
@@ -210,13 +199,13 @@ def open_wheel(path: Path) -> Iterator[OpenWheel]:
         raise WheelError(f"{escape(path.name)}: {error}") from error
     with open_archive(path) as archive:
         try:
-            wheel = _verified(path, named, archive)
+            wheel = _read_and_verify(path, named, archive)
         except WheelError as error:
             raise WheelError(f"{path.name}: {error}") from error
         yield OpenWheel(wheel, archive)
 
 
-def _verified(path: Path, named: WheelName, archive: Archive) -> Wheel:
+def _read_and_verify(path: Path, named: WheelName, archive: Archive) -> Wheel:
     return Wheel(
         path=path,
         size=path.stat().st_size,

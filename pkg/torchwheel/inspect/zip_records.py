@@ -252,12 +252,9 @@ def _require_no_gaps(members: Sequence[Member], end: int) -> None:
     at = 0
     for member in sorted(members, key=lambda member: member.header):
         if member.header != at:
-            fact = "overlaps another" if member.header < at else f"comes after {_gap(member, at)}"
+            gap = member.header - at
+            fact = "overlaps another" if gap < 0 else f"comes after {gap} bytes of no member"
             raise WheelError(f"member {member.name!r} {fact}")
         at = member.data + member.packed
     if at != end:
         raise WheelError(f"{end - at} bytes between the last member and the directory")
-
-
-def _gap(member: Member, at: int) -> str:
-    return f"{member.header - at} bytes of no member"

@@ -6,19 +6,20 @@ That is PEP 740's provenance, or, of our own releases, the bundle beside the whe
 
 import dataclasses
 from pathlib import Path
-from urllib.parse import urljoin
 
 from packaging.version import Version
 
 from torchwheel.evidence.files import ATTESTATION, judge_attestations
 from torchwheel.evidence.policy import Signer, wheel_policy
 from torchwheel.evidence.provenance import bundles_of_provenance
+from torchwheel.findings import CheckResult
 from torchwheel.install.page import OfferedWheel
 from torchwheel_runtime.errors import TorchwheelError
-from torchwheel_runtime.fetch import Fetch
-from torchwheel_runtime.text import escape
+from torchwheel_runtime.fetch import Fetch, link
+from torchwheel_runtime.text import escape, hide_secrets
 
 _ACCEPT = "application/vnd.pypi.integrity.v1+json, application/json"
+_NAME = "signature"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,30 +40,17 @@ class Trust:
     self_hosted: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
-class Signature:
-    """What is known of a wheel's maker.
-
-    Attributes:
-        verified: whether an attestation was verified.
-        says: who signed, or why nothing was verified.
-    """
-
-    verified: bool
-    says: str
-
-
 def find_bundles(candidate: OfferedWheel, folder: Path, fetch: Fetch) -> tuple[Path, ...]:
     """Write the attestations that an index offers for a wheel to `folder`, as sigstore bundles."""
     if candidate.provenance:
         answer = fetch.page(candidate.provenance, _ACCEPT)
         if answer is None:
             says = "expected the provenance that the index names, found none"
-            raise TorchwheelError(f"{escape(candidate.provenance)}: {says}")
+            raise TorchwheelError(f"{escape(hide_secrets(candidate.provenance))}: {says}")
         path = folder / "provenance.sigstore.jsonl"
         path.write_text(bundles_of_provenance(answer.body, candidate.provenance), encoding="utf-8")
         return (path,)
-    address = urljoin(candidate.url, ATTESTATION)
+    address = link(candidate.url, ATTESTATION)
     beside = fetch.page(address, _ACCEPT) if candidate.described else None
     if beside is not None:
         path = folder / ATTESTATION
@@ -78,8 +66,8 @@ def verify_signature(
     folder: Path,
     trust: Trust,
     version: Version | None,
-) -> Signature:
-    """Verify a downloaded wheel.
+) -> CheckResult:
+    """Verify who made a downloaded wheel; the result says who, or why nothing was verified.
 
     Args:
         path: the wheel.
@@ -96,7 +84,7 @@ def verify_signature(
     repository = trust.repository
     bundles = find_bundles(candidate, folder, fetch)
     if not bundles and repository is None:
-        return Signature(False, "the index offers no attestation")
+        return CheckResult(_NAME, False, "the index offers no attestation")
     if not bundles:
         raise _refused(path, f"expected an attestation by {repository}, found none in the index")
     try:
@@ -104,7 +92,9 @@ def verify_signature(
     except ModuleNotFoundError:
         if repository is not None:
             raise
-        return Signature(False, "not verified: the extra `evidence` (sigstore) is not installed")
+        return CheckResult(
+            _NAME, False, "not verified: the extra `evidence` (sigstore) is not installed"
+        )
     from torchwheel.matrix.sections import ISSUER  # noqa: PLC0415 - of the extra
 
     read = open_verifier(trust.trusted_root).read
@@ -114,14 +104,14 @@ def verify_signature(
         says = "expected an attestation of this name and hash, found those of others"
         raise _refused(path, says)
     if repository is None:
-        return Signature(True, f"{_who(own[0].signer)}; --repository makes it a condition")
+        return CheckResult(_NAME, True, f"{_who(own[0].signer)}; --repository makes it a condition")
     policy = wheel_policy(
         repository, ISSUER, version, workflow=trust.workflow, self_hosted=trust.self_hosted
     )
     best, checks = judge_attestations(own, policy)
     if wrong := [check.says for check in checks if not check.ok]:
         raise _refused(path, "; ".join(wrong))
-    return Signature(True, _who(best.signer))
+    return CheckResult(_NAME, True, _who(best.signer))
 
 
 def _refused(path: Path, says: str) -> TorchwheelError:

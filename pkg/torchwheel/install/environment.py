@@ -40,9 +40,7 @@ class TargetEnvironment(Machine):
         return {canonicalize_name(name): version for name, version in self.installed.items()}
 
 
-def find_environment(
-    python: Path | None = None, environ: Mapping[str, str] = os.environ
-) -> TargetEnvironment:
+def find_environment(python: Path | None) -> TargetEnvironment:
     """The facts of the environment of a Python, by default the running one.
 
     Raises:
@@ -60,7 +58,7 @@ def find_environment(
         torch=torch,
         driver=driver,
         driver_problem=driver_problem,
-        gpus=visible_gpus(backend, environ).gpus,
+        gpus=visible_gpus(backend, os.environ).gpus,
         program=program,
         implementation=asked.implementation,
         tags=asked.tags,

@@ -8,7 +8,7 @@ from torchwheel.index.needs import WheelNeeds
 from torchwheel.install.choose import Judgement, torch_to_install
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import OfferedWheel
-from torchwheel.install.plan import Download, InstallPlan, Ranking
+from torchwheel.install.plan import InstallPlan, Ranking
 from torchwheel_runtime.arch.model import BRANDS
 from torchwheel_runtime.doctor.remedies import PYTORCH
 from torchwheel_runtime.text import escape, hanging_lines, hide_secrets, join_names, size_text
@@ -65,7 +65,7 @@ def _wheel_lines(name: str, accepted: Judgement) -> Iterator[str]:
 
 def _needs_text(needs: WheelNeeds, candidate: OfferedWheel) -> str:
     kernels = [
-        f"{BRANDS[one.backend]} {one.release}"
+        f"{BRANDS[one.backend]} {one.release}".rstrip()
         + (f" for {' '.join(map(str, one.archs))}" if one.archs else "")
         for one in needs.kernels
     ]
@@ -125,7 +125,16 @@ def ranking_json(ranking: Ranking, environment: TargetEnvironment, plan: Install
         "index": hide_secrets(ranking.url),
         "machine": machine,
         "chosen": chosen and _wheel_json(chosen),
-        "installed": plan and [_download_json(one) for one in plan.downloads],
+        "installed": plan
+        and [
+            {
+                "file": one.wheel.file,
+                "sha256": one.wheel.sha256,
+                "verified": one.signature.ok,
+                "signature": one.signature.says,
+            }
+            for one in plan.downloads
+        ],
         "others": [str(one) for one in plan.others] if plan else [],
         "wheels": [_wheel_json(one) for one in (*ranking.accepted, *ranking.rejected)],
     }
@@ -146,13 +155,4 @@ def _wheel_json(judgement: Judgement) -> dict[str, Any]:
             {"rule": one.rule, "expected": one.expected, "found": one.found}
             for one in judgement.reasons
         ],
-    }
-
-
-def _download_json(download: Download) -> dict[str, Any]:
-    return {
-        "file": download.wheel.file,
-        "sha256": download.wheel.sha256,
-        "verified": download.signature.verified,
-        "signature": download.signature.says,
     }

@@ -1,6 +1,7 @@
 """`torchwheel install`: choose a wheel of an index, or take a file; verify it, install it."""
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import re
@@ -26,16 +27,18 @@ from torchwheel.install.plan import (
     Ranking,
     choose,
     choose_file,
+    is_met,
     parse_wanted,
     plan,
 )
+from torchwheel.interpreters import ask_interpreter
 from torchwheel_runtime import process
 from torchwheel_runtime.console import Progress, Quiet, Terminal
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 from torchwheel_runtime.fetch import Fetcher, ca_bundle, check_address
 from torchwheel_runtime.files import private_folder, temporary_variables
-from torchwheel_runtime.pip import ELSEWHERE, pip_reason
-from torchwheel_runtime.text import escape, hide_secrets
+from torchwheel_runtime.pip import own_variables, pip_reason
+from torchwheel_runtime.text import escape, hide_secrets, shorten_line
 
 Name = Literal["pip", "uv"]
 _SECONDS = 3600
@@ -85,7 +88,7 @@ def _install(
     trust = Trust(options.repository, options.trusted_root, options.workflow, options.self_hosted)
     made = plan(options.index, first, environment, fetch, trust, dependencies=not options.no_deps)
     for download in made.downloads:
-        state = "verified" if download.signature.verified else "not signed"
+        state = "verified" if download.signature.ok else "not signed"
         progress.say(f"{download.path.name}: {state}: {escape(download.signature.says)}")
     # What may fail comes first, so that nothing is installed that lacks a requirement.
     if made.others:
@@ -93,8 +96,10 @@ def _install(
         install_others(program, made.others, environment, private_folder())
     progress.step(f"{program.name} install {first.candidate.file}")
     install_files(program, made.downloads)
-    check_installed(made.downloads, options.python)
-    files = ", ".join(download.wheel.file for download in made.downloads)
+    wheels = [download.wheel for download in made.downloads]
+    named = [Requirement(f"{one.file.partition('-')[0]}==={one.version}") for one in wheels]
+    check_installed(named, environment.program)
+    files = ", ".join(wheel.file for wheel in wheels)
     progress.say(f"installed by {program.name}: {files}")
     return made
 
@@ -153,12 +158,14 @@ def install_files(installer: Installer, downloads: Sequence[Download]) -> None:
         environ |= {"SSL_CERT_FILE": str(bundle.absolute())} if bundle else trusted
         environ["UV_HTTP_RETRIES"] = "0"
     wheels = [download.wheel for download in downloads]
-    try:
-        _run(installer, [*options, "--require-hashes", *map(direct_reference, wheels)], environ)
-    except TorchwheelError:
-        folder = str(downloads[0].path.parent)
-        named = [f"{wheel.file.partition('-')[0]}=={wheel.version}" for wheel in wheels]
-        _run(installer, [*options, "--find-links", folder, *named], environ)
+    # A query may be a token, which the environment would keep.
+    if not any("?" in wheel.url for wheel in wheels):
+        with contextlib.suppress(TorchwheelError):
+            references = map(direct_reference, wheels)
+            return _run(installer, [*options, "--require-hashes", *references], environ)
+    folder = str(downloads[0].path.parent)
+    named = [f"{wheel.file.partition('-')[0]}=={wheel.version}" for wheel in wheels]
+    return _run(installer, [*options, "--find-links", folder, *named], environ)
 
 
 _OF_TRANSFER = {
@@ -193,27 +200,31 @@ def install_others(
     """
     constraints = folder / "constraints.txt"
     # PyPI's torch is installed as 2.13.0 and calls itself 2.13.0+cu130: pip knows the former.
-    torch = environment.torch
-    version = environment.versions.get(canonicalize_name(TORCH), torch.version if torch else None)
+    torch, known = environment.torch, environment.versions.get(canonicalize_name(TORCH))
+    version = known or (torch.version if torch else None)
     lines = [f"torch=={version}\n"] if version else []
     constraints.write_text("".join(lines), encoding="utf-8")
-    environ = {name: value for name, value in os.environ.items() if name not in ELSEWHERE}
     # Without --quiet, by which pip leaves out what a conflict is caused by.
     options = ["--constraint", str(constraints), *map(str, requirements)]
-    _run(installer, options, environ)
+    if installer.name == "pip":
+        _run(installer, options, own_variables(installer.command[:-1], os.environ))
+    else:
+        _run(installer, ["--no-upgrade", "--no-reinstall", "--deps", *options], os.environ)
+    # Three, as 2.13.0 is none but 2.13.0: to "==" it is 2.13.0+cpu, too.
+    kept = [Requirement(f"torch==={Version(known)}")] if known else []
+    check_installed([*requirements, *kept], environment.program)
 
 
-def check_installed(downloads: Sequence[Download], python: Path | None) -> None:
-    """Raise unless the wheels are in the environment now, whatever the installer has said."""
-    found = find_environment(python)
-    there = found.versions
-    for wheel in (download.wheel for download in downloads):
-        name = canonicalize_name(wheel.file.partition("-")[0])
-        version = there.get(name)
-        if version is None or Version(version) != wheel.version:
+def check_installed(expected: Sequence[Requirement], python: Path) -> None:
+    """Raise unless an environment has these now, whatever the installer has said."""
+    installed = ask_interpreter(python).installed
+    there = {canonicalize_name(name): version for name, version in installed.items()}
+    for one in expected:
+        version = there.get(canonicalize_name(one.name))
+        if not is_met(one, version):
             raise TorchwheelError(
-                f"{found.program}: expected {name} {wheel.version} to be installed now, found "
-                f"{version or 'none'}; look at the settings of pip and uv"
+                f"{python}: expected {one} to be installed now, found {version or 'none'}; look at "
+                "the settings of pip and uv"
             )
 
 
@@ -235,8 +246,14 @@ def _run(installer: Installer, options: Sequence[str], environ: Mapping[str, str
                 f"{doing}: the system's packages manage this Python (PEP 668); make an environment "
                 "of your own, `python -m venv FOLDER`, and name its Python with --python"
             )
-        reason = pip_reason(said) if installer.name == "pip" else done.last_words("it said nothing")
+        reason = pip_reason(said) if installer.name == "pip" else _uv_reason(done.errors)
         raise program_error(hide_secrets(f"{doing}: {reason}"))
+
+
+def _uv_reason(errors: str) -> str:
+    """What uv says from its error on; a conflict is a chain of reasons that ends with its cause."""
+    said = " ".join(process.CODES.sub("", errors).split())
+    return shorten_line(re.sub(r"^.*?(error: |\u00d7 )", "", said)) or "it said nothing"
 
 
 _PLACES = {

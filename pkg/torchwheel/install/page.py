@@ -99,7 +99,7 @@ def _wheel(
         sha256=file.sha256,
         size=file.size,
         requires_python=_specifiers(file.text("requires-python")),
-        withdrawn=_withdrawn(entry.get("yanked"), note),
+        withdrawn=_withdrawal_reason(entry.get("yanked"), note),
         metadata=_metadata(entry, file.url),
         provenance=link(file.page, provenance) if provenance else None,
         bundled=bundled,
@@ -126,8 +126,8 @@ def wheel_of_file(path: Path) -> OfferedWheel:
 
 def needs_of_name(said: LocalVersion) -> WheelNeeds:
     """What a wheel needs, by its local version."""
-    kernels = [Kernels("cuda", said.cuda)] if said.cuda else []
-    kernels += [Kernels("rocm", said.rocm)] if said.rocm else []
+    kernels = [Kernels("cuda", said.cuda)] if said.cuda is not None else []
+    kernels += [Kernels("rocm", said.rocm)] if said.rocm is not None else []
     return WheelNeeds(
         abi="aten" if said.torch else None,
         torch=(said.torch_range,) if said.torch_range else (),
@@ -137,7 +137,7 @@ def needs_of_name(said: LocalVersion) -> WheelNeeds:
     )
 
 
-def _withdrawn(yanked: object, note: IndexNote | None) -> str | None:
+def _withdrawal_reason(yanked: object, note: IndexNote | None) -> str | None:
     if note is not None and not note.withdrawn:
         return None
     if yanked is None or yanked is False:
@@ -149,9 +149,9 @@ def _metadata(entry: Mapping[str, object], url: str) -> tuple[str, str | None] |
     value = entry.get("core-metadata", entry.get("data-dist-info-metadata"))
     if not value:
         return None
-    digest = value.get("sha256") if isinstance(value, dict) else None
-    known = isinstance(digest, str) and SHA256.fullmatch(digest)
-    return f"{url}.metadata", digest if known and isinstance(digest, str) else None
+    digest = str(value.get("sha256")).lower() if isinstance(value, dict) else ""
+    base, mark, query = url.partition("?")
+    return f"{base}.metadata{mark}{query}", digest if SHA256.fullmatch(digest) else None
 
 
 def _specifiers(text: str | None) -> SpecifierSet | None:

@@ -16,9 +16,10 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from torchwheel.findings import CheckResult
 from torchwheel.index.groups import accepts
 from torchwheel.index.needs import WheelNeeds, needs_of_claims
-from torchwheel.install.attestation import Signature, Trust, verify_signature
+from torchwheel.install.attestation import Trust, verify_signature
 from torchwheel.install.choose import Judgement, best, judge
 from torchwheel.install.downloaded import (
     TORCH,
@@ -188,7 +189,7 @@ class Download:
     wheel: OfferedWheel
     path: Path
     metadata: WheelMetadata
-    signature: Signature
+    signature: CheckResult
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,15 +230,15 @@ def plan(
     downloads = [_download(first, environment, folder, fetch, trust, version)]
     others: dict[str, Requirement] = {}
     known = environment.versions
-    chosen = {_project(first): str(version)}
+    chosen = {canonicalize_name(first.candidate.file.partition("-")[0]): str(version)}
     # It grows while it is read: a requirement that the index offers has requirements, too.
     for asking in downloads if dependencies else ():
         for requirement in asking.metadata.needed(environment.markers):
             name = canonicalize_name(requirement.name)
-            if name == TORCH or _is_met(requirement, chosen.get(name, known.get(name))):
+            if name == TORCH or is_met(requirement, chosen.get(name, known.get(name))):
                 continue
             requirement.marker = None
-            found = _offered(index, requirement, environment, fetch)
+            found = _find_offer(index, requirement, environment, fetch)
             if found is None and name in (OURS, *asking.wheel.bundled):
                 if index is None:
                     says = f"expected the index that the bundled package {name} is from, found none"
@@ -255,11 +256,8 @@ def plan(
     return InstallPlan(tuple(downloads), tuple(others.values()))
 
 
-def _project(judgement: Judgement) -> NormalizedName:
-    return canonicalize_name(judgement.candidate.file.partition("-")[0])
-
-
-def _is_met(requirement: Requirement, version: str | None) -> bool:
+def is_met(requirement: Requirement, version: str | None) -> bool:
+    """Whether an installed version is what a requirement asks for; None is not installed."""
     try:
         return version is not None and requirement.specifier.contains(
             Version(version), prereleases=True
@@ -268,7 +266,7 @@ def _is_met(requirement: Requirement, version: str | None) -> bool:
         return False
 
 
-def _offered(
+def _find_offer(
     index: str | None, requirement: Requirement, environment: TargetEnvironment, fetch: Fetch
 ) -> Judgement | None:
     """The best wheel of a requirement, if the index offers the project at all."""

@@ -19,15 +19,17 @@ class MatrixError(UsageError):
     """The matrix is wrong: one line for each finding, in the order of the file."""
 
     @classmethod
-    def of(cls, where: str, findings: Iterable[tuple[int, Finding]]) -> "MatrixError":
-        """Lines such as `matrix.yaml:14: toolkits.cu130.archs[2]: "9.x" is not an arch; …`."""
-        in_order = sorted(findings, key=lambda one: one[0])
-        return cls(*(f"{where}:{line}: {finding}" for line, finding in in_order))
+    def of(cls, where: str, faults: Iterable[tuple[int, Fault]]) -> "MatrixError":
+        """Lines such as `matrix.yaml:14: toolkits.cu130.archs[2]: "9.x" is not an arch; …`.
 
-
-def _at(line: int, path: KeyPath, text: str) -> tuple[int, Finding]:
-    """A finding of the matrix, with its line."""
-    return line, Finding("matrix", text, where=dotted_path(path))
+        Each fault has the number of its line.
+        """
+        return cls(
+            *(
+                f"{where}:{line}: {Finding('matrix', text, where=dotted_path(path))}"
+                for line, (path, text) in sorted(faults, key=lambda one: one[0])
+            )
+        )
 
 
 _DEEPEST = 16
@@ -52,7 +54,7 @@ class Document:
 
     def error(self, where: str, faults: Iterable[Fault]) -> MatrixError:
         """The error that has a line for each fault; `where` is the file's name."""
-        return MatrixError.of(where, (_at(self.line(path), path, text) for path, text in faults))
+        return MatrixError.of(where, ((self.line(fault[0]), fault) for fault in faults))
 
 
 def read_document(text: str, where: str) -> Document:
@@ -63,22 +65,21 @@ def read_document(text: str, where: str) -> Document:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         what = " ".join((error.problem or str(error)).split())
-        raise MatrixError.of(where, [_at(line, (), f"not valid YAML: {what}")]) from None
+        raise MatrixError.of(where, [(line, ((), f"not valid YAML: {what}"))]) from None
     except (ValueError, OverflowError):
         # The scanner raises these for an escape such as "\UFFFFFFFF", which is no character.
-        raise MatrixError.of(where, [_at(1, (), "not valid YAML: a bad escape")]) from None
+        raise MatrixError.of(where, [(1, ((), "not valid YAML: a bad escape"))]) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         what = f"character U+{ord(text[error.position]):04X} is not allowed in YAML"
-        raise MatrixError.of(where, [_at(line, (), what)]) from None
+        raise MatrixError.of(where, [(line, ((), what))]) from None
     if root is None or _kind(root) == "empty":
-        raise MatrixError.of(
-            where, [_at(1, (), 'the file is empty; expected "schema: 1" and the rest')]
-        )
+        what = 'the file is empty; expected "schema: 1" and the rest'
+        raise MatrixError.of(where, [(1, ((), what))])
     reader = _YamlReader()
     data = reader.value(root, ())
-    if reader.findings:
-        raise MatrixError.of(where, reader.findings)
+    if reader.faults:
+        raise MatrixError.of(where, reader.faults)
     return Document(data, reader.lines, reader.raw)
 
 
@@ -106,17 +107,17 @@ class _PlainLoader(yaml.SafeLoader):
             self._depth -= 1
         if odd:
             line = event.start_mark.line + 1 if event.start_mark else 1
-            raise MatrixError.of(self._where, [_at(line, (), odd)])
+            raise MatrixError.of(self._where, [(line, ((), odd))])
         return event
 
 
 class _YamlReader:
-    """Converts the nodes to plain data, and notes lines and findings."""
+    """Converts the nodes to plain data, and notes lines and faults."""
 
     def __init__(self) -> None:
         self.lines: dict[KeyPath, int] = {}
         self.raw: dict[KeyPath, str] = {}
-        self.findings: list[tuple[int, Finding]] = []
+        self.faults: list[tuple[int, Fault]] = []
 
     def value(self, node: yaml.Node, path: KeyPath) -> object:
         self.lines.setdefault(path, node.start_mark.line + 1)
@@ -177,7 +178,7 @@ class _YamlReader:
         return not odd
 
     def _find(self, line: int, path: KeyPath, text: str) -> None:
-        self.findings.append(_at(line, path, text))
+        self.faults.append((line, (path, text)))
 
 
 def _kind(node: yaml.Node) -> str:

@@ -54,17 +54,17 @@ def _fault(document: Document, details: ErrorDetails) -> Fault:
 
 
 def _describe_kind(document: Document, path: KeyPath, value: object) -> str:
-    shown = "" if isinstance(value, Mapping | tuple) else f"{_shown(document, path, value)} "
-    return f"{shown}is {kind_of(value)}"
+    text = "" if isinstance(value, Mapping | tuple) else f"{_value_text(document, path, value)} "
+    return f"{text}is {kind_of(value)}"
 
 
 def _describe_value(document: Document, path: KeyPath, value: object) -> str:
     if isinstance(value, Mapping | tuple):
         return _describe_kind(document, path, value)
-    return f"{_shown(document, path, value)} came"
+    return f"{_value_text(document, path, value)} came"
 
 
-def _shown(document: Document, path: KeyPath, value: object) -> str:
+def _value_text(document: Document, path: KeyPath, value: object) -> str:
     return quote(value) if isinstance(value, str) else shorten(document.raw[path])
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import fnmatch
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from torchwheel.matrix.sections import (
     Exclusion,
@@ -252,7 +252,9 @@ def select(matrix: Matrix, names: Sequence[str]) -> tuple[Variant, ...]:
     ids: set[str] = set()
     for name in names:
         patterns = matrix.selections.get(name) or _USUAL_SELECTIONS.get(name, (name,))
-        matches = {variant.id for variant in variants if _matches(variant.id, patterns)}
+        matches = {
+            one.id for one in variants if any(fnmatch.fnmatchcase(one.id, p) for p in patterns)
+        }
         if not matches:
             raise UsageError(_no_match(matrix, variants, name))
         ids |= matches
@@ -262,10 +264,6 @@ def select(matrix: Matrix, names: Sequence[str]) -> tuple[Variant, ...]:
             "or variant ids"
         )
     return tuple(variant for variant in variants if variant.id in ids)
-
-
-def _matches(variant_id: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatch.fnmatchcase(variant_id, pattern) for pattern in patterns)
 
 
 def _no_match(matrix: Matrix, variants: Sequence[Variant], name: str) -> str:

@@ -1,6 +1,5 @@
 """Wheels of pure-Python distributions: those that a project requires, and torchwheel's own."""
 
-import base64
 import dataclasses
 import hashlib
 import importlib.metadata
@@ -25,6 +24,7 @@ from torchwheel_runtime.errors import MalformedError, TorchwheelError
 from torchwheel_runtime.files import (
     discard,
     make_folder_atomically,
+    record_hash,
     sha256,
     sha256_by_name,
     write_text,
@@ -83,12 +83,11 @@ def build_pure(folder: Path, out: Path, log: Path) -> Path:
 
 
 def _key(root: Path, folders: Sequence[str]) -> str:
-    inputs = [__version__, *((name, _content_digest(root / name)) for name in folders)]
-    return hashlib.sha256(repr(inputs).encode()).hexdigest()
-
-
-def _content_digest(path: Path) -> str:
-    return sha256(path) if path.name.endswith(WHEEL_SUFFIX) else source_digest(path)
+    inputs = [
+        (name, (sha256 if name.endswith(WHEEL_SUFFIX) else source_digest)(root / name))
+        for name in folders
+    ]
+    return hashlib.sha256(repr([__version__, *inputs]).encode()).hexdigest()
 
 
 def _is_current(state: Path, key: str, target: Path) -> bool:
@@ -140,12 +139,9 @@ def _installed_files(package: Path) -> Iterator[tuple[str, bytes]]:
         if file.suffix == ".pyc" or ".." in file.parts or file.name in _OF_INSTALLERS:
             continue
         content = Path(str(distribution.locate_file(file))).read_bytes()
-        if file.hash is None or file.hash.value != _digest(content):
+        found = record_hash(hashlib.sha256(content).digest())
+        if file.hash is None or f"{file.hash.mode}={file.hash.value}" != found:
             raise TorchwheelError(
                 f"{name}: is not the file that was installed; reinstall {project}"
             )
         yield name, content
-
-
-def _digest(content: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()

@@ -7,53 +7,51 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+import torchwheel
+import torchwheel_runtime
 from torchwheel.compilers.compiler_cache import ENDLESS
-from torchwheel.image.engine import Engine, Volume, find_engine
-from torchwheel.image.images import BuiltImage, describe_image
-from torchwheel.image.recipes import image_of, is_cross, python_of
+from torchwheel.image.engine import Engine, Volume
+from torchwheel.image.images import BuiltImage
+from torchwheel.image.recipes import is_cross
 from torchwheel.inspect.project_scripts import why_empty
-from torchwheel.matrix.load import load
-from torchwheel.matrix.sections import Matrix, Toolkit
-from torchwheel.matrix.variants import Variant, select
-from torchwheel.pipeline import own_build
-from torchwheel.pipeline.build_records import WheelsRequest
-from torchwheel.pipeline.cibuildwheel import (
-    BUNDLED,
-    CA_BUNDLE,
-    KERNELS,
-    LOCKS,
-    OWN,
-    SHARED,
-    TORCH,
-    TORCHWHEEL,
-    UV_CACHE,
-    VARIANT,
-    ContainerOptions,
-    options_toml,
-)
+from torchwheel.matrix.sections import Toolkit
+from torchwheel.matrix.variants import Variant
+from torchwheel.pipeline import inside, own_build
 from torchwheel.pipeline.inputs import (
     NATIVE,
     BuildPaths,
     Run,
     build_environment,
-    kernels_only,
-    newest_glibc,
     own_build_variables,
     torch_requirement,
 )
 from torchwheel.pipeline.own_build import OwnBuildPlan
-from torchwheel.pipeline.sources import project_folder
-from torchwheel.smoke.requirements import BUNDLED_FOLDER, find_lock
+from torchwheel.smoke.requirements import BUNDLED_FOLDER
 from torchwheel_runtime.arch.lists import arch_list
-from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.fetch import ca_bundle
 from torchwheel_runtime.ownership import closed_folder
 from torchwheel_runtime.shards import Shard
-from torchwheel_runtime.text import hide_secrets
-from torchwheel_runtime.toolkit.cache import cache_folder
 from torchwheel_runtime.toolkit.headers import torch_headers
 from torchwheel_runtime.validate import findings
+
+# Paths in the container. All containers have the same, so that their compile commands are equal.
+PROJECT = "/project"
+OUTPUT = "/output"
+VARIANT = str(inside.VARIANT)
+SHARED = "/shared"
+KERNELS = "/kernels"
+BUNDLED = str(inside.BUNDLED)
+LOCKS = "/locks"
+TORCH = "/opt/torch"
+TORCHWHEEL = "/opt/torchwheel"
+UV_CACHE = "/cache/uv"
+CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
+OWN: tuple[Volume, ...] = tuple(
+    (half.__path__[0], f"{TORCHWHEEL}/{half.__name__}", "ro")
+    for half in (torchwheel, torchwheel_runtime)
+)
+"""This package and the run-time half, for the steps that run in the container."""
 
 # A CUDA torch has 5 GB, one for each Python. With less free space nothing is cached.
 _CACHE_SPACE = 32 << 30
@@ -81,11 +79,19 @@ things.
 """
 
 
-def headers_of(run: Run, variant: Variant) -> Path:
-    """The folder with the headers of the torch that a native variant is built for."""
-    if variant.ordinary:
-        return run.cache  # torch itself is installed for it
-    return torch_headers(variant.torch_release, run.cache, run.progress)
+@dataclasses.dataclass(frozen=True)
+class ContainerOptions:
+    """What every container of a variant gets.
+
+    Attributes:
+        volumes: the mounts.
+        forwarded: names of variables that are handed through; their values are written nowhere.
+        environment: variables of the build and of the tests.
+    """
+
+    volumes: tuple[Volume, ...]
+    forwarded: tuple[str, ...]
+    environment: Mapping[str, str]
 
 
 def options_of(
@@ -93,10 +99,9 @@ def options_of(
     variant: Variant,
     engine: Engine,
     image: BuiltImage,
-    torch: Path,
     environ: Mapping[str, str] = os.environ,
 ) -> ContainerOptions:
-    """The options that build one variant; `torch` is the folder of its torch's headers."""
+    """The options that build one variant; fetches the headers of its torch."""
     toolkit, ordinary, cross = variant.toolkit, variant.ordinary, is_cross(variant)
     if toolkit is None:
         raise UsageError(f"{variant.id}: has no native code, so it is built on the host")
@@ -105,60 +110,32 @@ def options_of(
             f"{variant.id}: an ordinary project is built on a machine of its platform; take it out "
             "under exclude"
         )
-    smoke, build = run.matrix.smoke, run.matrix.own_build
     forwarded = _compiler_cache(environ)
     own: tuple[Volume, ...] = (
         (str(run.variant_folder(variant)), VARIANT, "rw"),
         (str(run.shared_folder(toolkit, image.compilers)), SHARED, "rw"),
     )
     linked = _linked_volumes(run, variant)
-    locks, lock = _lock(run, variant)
+    locks: list[Volume] = [(str(run.trial.locks.resolve()), LOCKS, "ro")] if run.trial.locks else []
     index_volumes, index = index_options(environ)
     cached: list[Volume] = []
     uv: dict[str, str] = {}
     if not cross:
         # An ordinary project's torch is installed before it is built.
         cached, uv = _uv_cache(run.cache, 0 if ordinary else _CACHE_SPACE, engine)
-    bundled = bool(run.matrix.project.bundled) and not cross and not ordinary
-    given: list[Volume] = [(str(run.dist / BUNDLED_FOLDER), BUNDLED, "ro")] if bundled else []
-    headers: list[Volume] = [] if ordinary else [(str(torch), TORCH, "ro")]
-    more = [*cached, *index_volumes, *linked, *locks]
     if ordinary:
+        more = [*own, *cached, *index_volumes, *linked, *locks]
         environment = {**_own_build_environment(run, toolkit, forwarded), **uv, **index}
-        # No container has a GPU.
-        own_tests = "" if run.matrix.without_gpu is None else build.tests or ""
-        tests: str | None = str(run.below / own_tests) if own_tests else ""
-        requires: tuple[str, ...] = (
-            "--requirement",
-            f"{VARIANT}/{own_build.TORCH}",
-            *smoke.requires,
-        )
     else:
-        more = [*linked, *cached, *given, *locks, *index_volumes]
+        given: list[Volume] = []
+        if run.matrix.project.bundled and not cross:
+            given = [(str(run.dist / BUNDLED_FOLDER), BUNDLED, "ro")]
+        torch = torch_headers(variant.torch_release, run.cache, run.progress)
+        headers: Volume = (str(torch), TORCH, "ro")
+        more = [headers, *own, *linked, *cached, *given, *locks, *index_volumes]
         environment = {**_environment(run, variant, linked, forwarded), **uv}
         environment |= {**(_SCCACHE if forwarded else {}), **index}
-        tests = None if cross else smoke.tests
-        requires = requirements_to_try(run.matrix, variant)
-    return ContainerOptions(
-        engine=engine.name,
-        run=run.id,
-        image=image.reference,
-        python=python_of(run.matrix, variant),
-        volumes=(*OWN, *headers, *own, *more),
-        user=tuple(engine.user_options()),
-        forwarded=forwarded,
-        environment=environment,
-        project=run.matrix.project.name,
-        tests=tests,
-        requires=requires,
-        lock=lock,
-        chosen_tests=smoke.without_gpu,
-        bundled=bundled,
-        imports=build.imports if ordinary else (),
-        own=ordinary,
-        settings=build.config_settings if ordinary else {},
-        newest_glibc=newest_glibc(run, variant) or "",
-    )
+    return ContainerOptions((*OWN, *more), forwarded, environment)
 
 
 def _environment(
@@ -168,11 +145,11 @@ def _environment(
     paths = dataclasses.replace(
         _build_paths(variant), kernels=tuple(inside for _, inside, _ in linked)
     )
+    launcher = "sccache" if forwarded else ""
     environment = {
         "PYTHONPATH": TORCHWHEEL,
         "MAX_JOBS": str(run.jobs),
-        **build_environment(variant, paths, "sccache" if forwarded else ""),
-        **kernels_only(run),
+        **build_environment(variant, paths, launcher, kernels_only=run.kernels_only),
     }
     if variant.toolkit and variant.toolkit.backend == "rocm":
         # PyPI has no torch for ROCm, so the wheel is tried in a torch for CUDA: its kernels are
@@ -195,23 +172,6 @@ def _own_build_environment(run: Run, toolkit: Toolkit, forwarded: Sequence[str])
         **_SCCACHE,
         **({} if forwarded else {"SCCACHE_DIR": f"{SHARED}/sccache", "SCCACHE_CACHE_SIZE": "5G"}),
     }
-
-
-def requirements_to_try(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
-    """The requirements of the packages that a variant's wheel is tried with, torch first."""
-    stable = f"=={variant.built_with}.*" if variant.ordinary else f"=={matrix.smoke.torch}"
-    of_torch = stable if variant.abi == "stable" else variant.torch_range
-    return (f"torch{of_torch}", *matrix.smoke.requires)
-
-
-def _lock(run: Run, variant: Variant) -> tuple[list[Volume], str]:
-    """The mount of the locks, and the one among them that the wheel is tried with; else none."""
-    if run.trial.locks is None:
-        return [], ""
-    python = python_of(run.matrix, variant)
-    markers = {"python_version": python, "python_full_version": f"{python}.0"}
-    lock = find_lock(run.trial.locks, requirements_to_try(run.matrix, variant), markers)
-    return [(str(run.trial.locks.resolve()), LOCKS, "ro")], f"{LOCKS}/{lock.name}"
 
 
 def _linked_volumes(run: Run, variant: Variant) -> list[Volume]:
@@ -288,24 +248,3 @@ def index_options(environ: Mapping[str, str]) -> tuple[list[Volume], dict[str, s
         volumes.append((str(bundle), CA_BUNDLE, "ro"))
         uv_environ["SSL_CERT_FILE"] = CA_BUNDLE
     return volumes, uv_environ
-
-
-def show_options(request: WheelsRequest, progress: Progress) -> str:
-    """The options of the native variants of `request`, as one TOML table each."""
-    matrix = load(request.matrix)
-    engine, root = find_engine(), request.matrix.resolve().parent
-    variants = select(matrix, request.variants or ("default",))
-    native = [build for variant in variants for build in variant.builds]
-    if not native:
-        raise UsageError("none of these variants has native code: nothing is built in a container")
-    cache = cache_folder()
-    source = project_folder(matrix, root, cache, progress)
-    run = Run(matrix, root, source, request.dist.resolve(), cache, "", (), progress, engine)
-    parts = []
-    for variant in native:
-        built = describe_image(engine, image_of(matrix, variant, root))
-        options = options_of(run, variant, engine, built, headers_of(run, variant))
-        parts.append(
-            f"# {variant.id}: cibuildwheel --only {options.identifier}\n{options_toml(options)}"
-        )
-    return hide_secrets("\n".join(parts))

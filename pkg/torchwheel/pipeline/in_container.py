@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,25 +11,35 @@ from pathlib import Path
 from torchwheel import programs
 from torchwheel.image.engine import LABEL, Engine, volume_options
 from torchwheel.image.images import BuiltImage, ensure_image, platform_option
-from torchwheel.image.recipes import Image, emulated_image
+from torchwheel.image.recipes import Image, emulated_image, python_of
 from torchwheel.image.registry import registry_of
 from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import Variant, python_tag
-from torchwheel.pipeline import cibuildwheel as cibw
 from torchwheel.pipeline import inside, own_build
 from torchwheel.pipeline.build_records import BuiltWheel
 from torchwheel.pipeline.cibuildwheel import (
+    FRONTEND,
+    cibuildwheel_settings,
+    identifier_of,
+    settings_toml,
+    tests_of,
+)
+from torchwheel.pipeline.container_options import (
     BUNDLED,
+    KERNELS,
+    OUTPUT,
     OWN,
     PROJECT,
     TORCHWHEEL,
     VARIANT,
+    ContainerOptions,
+    options_of,
+    plan_of,
 )
-from torchwheel.pipeline.container_options import headers_of, options_of, plan_of
 from torchwheel.pipeline.frontend import compile_step, failure_reason
 from torchwheel.pipeline.inputs import NATIVE, Clock, Run, claims_of
 from torchwheel.pipeline.inside import read_cache_use, read_usage
-from torchwheel.pipeline.kernel_artifacts import carry, check_taken, compiled_objects, empty_steps
+from torchwheel.pipeline.kernel_artifacts import carry, check_taken, compiled_objects
 from torchwheel.pipeline.sources import is_plain_file, stage
 from torchwheel.smoke import probe_source, results
 from torchwheel.smoke.results import read_probe, record_from_files
@@ -51,7 +62,7 @@ what an earlier build left could be a link.
 
 
 _PLACES = own_build.PLACES
-_FRONTEND = " ".join(cibw.FRONTEND)
+_FRONTEND = " ".join(FRONTEND)
 # Its argument: the tag of the Python.
 _COMPILE = f"""
 set -e
@@ -132,24 +143,24 @@ class Container:
         linked = run.linked.get(variant.id, ()) if variant.ordinary else ()
         steps = folder / inside.DIVIDED
         if linked:
-            carry(linked, cibw.KERNELS, steps)
-        if not tests:
-            options = dataclasses.replace(options, tests=None)
+            carry(linked, KERNELS, steps)
+        tried = tests_of(run, variant) if tests else None
         # cibuildwheel unpacks the project into a folder and sets its time, which takes the
         # folder's owner. Who that is in an image was decided when it was made, so the folder comes
         # from here.
         own = tuple(
             (str(out / "container" / inside_.lstrip("/")), inside_, "rw")
-            for inside_ in (cibw.PROJECT, cibw.OUTPUT)
+            for inside_ in (PROJECT, OUTPUT)
         )
         options = dataclasses.replace(options, volumes=(*options.volumes, *own))
         _give_volumes(self.engine, options.volumes)
-        write_text(config, cibw.options_toml(options))
+        settings = cibuildwheel_settings(run, variant, self.engine, self.image, options, tried)
+        write_text(config, settings_toml(settings))
         environ = {
             name: value for name, value in os.environ.items() if not name.startswith("CIBW_")
         }
         command = [*process.python_module(sys.executable, "cibuildwheel")]
-        command += ["--only", options.identifier]
+        command += ["--only", identifier_of(run, variant)]
         command += ["--config-file", str(config), "--output-dir", str(wheels), str(run.below)]
         environ["PYTHONUNBUFFERED"] = "1"
         status = self._stream(command, folder, self._show_step, environ, project)
@@ -160,8 +171,7 @@ class Container:
         (wheel,) = finished
         if linked:
             check_taken(linked, steps)
-        tried = options.tests is not None
-        return wheel, _smoke_record(run, wheel, folder, status, options.tests) if tried else None
+        return wheel, None if tried is None else _smoke_record(run, wheel, folder, status, tried)
 
     def compile_shard(self, shard: Shard, out: Path) -> Path:
         """Compile a shard of what the variants of a toolkit share; the folder of the objects."""
@@ -174,17 +184,18 @@ class Container:
         for path in (project, *project.rglob("*")):
             engine.give(path)
         _give_volumes(engine, options.volumes)
+        settings = run.matrix.own_build.config_settings if variant.ordinary else {}
         environment = {**options.environment, SHARD: str(shard), "PYTHONUNBUFFERED": "1"}
         if variant.ordinary:
             del environment["PATH"]  # the script sets it: cibuildwheel alone knows $PATH
         command = [
             *(engine.name, "run", "--rm", f"--label={LABEL}={run.id}", *volume_options(volumes)),
-            *options.user,
+            *engine.user_options(),
             *(f"--env={name}" for name in options.forwarded),
             *(f"--env={name}={value}" for name, value in environment.items()),
             *(self.image.reference, "bash", "-c", _COMPILE_OWN if variant.ordinary else _COMPILE),
-            *("compile", python_tag(options.python), f"{PROJECT}/{run.below}"),
-            *(f"--config-setting={name}={value}" for name, value in options.settings.items()),
+            *("compile", python_tag(python_of(run.matrix, variant)), f"{PROJECT}/{run.below}"),
+            *(f"--config-setting={name}={value}" for name, value in settings.items()),
         ]
         status = self._stream(command, folder, lambda _: None, os.environ)
         _check_written(folder)
@@ -195,9 +206,7 @@ class Container:
             return compiled_objects(run.matrix.project.name, folder / inside.DIVIDED)
         return folder / NATIVE / OBJECTS
 
-    def _prepare(
-        self, folder: Path, project: Path, shard: Shard | None = None
-    ) -> cibw.ContainerOptions:
+    def _prepare(self, folder: Path, project: Path, shard: Shard | None = None) -> ContainerOptions:
         """Copy the project, write down the plan of an ordinary one; the options of its container.
 
         Args:
@@ -210,9 +219,12 @@ class Container:
         if variant.ordinary:
             plan = own_build.dump_plan(plan_of(run, variant, shard))
             write_text(folder / inside.PLAN, plan)
-            empty_steps(folder, self.engine)
+            steps = folder / inside.DIVIDED
+            shutil.rmtree(steps, ignore_errors=True)
+            steps.mkdir()
+            self.engine.give(steps)
         stage(run.source, project, tree=run.tree)
-        return options_of(run, variant, self.engine, self.image, headers_of(run, variant))
+        return options_of(run, variant, self.engine, self.image)
 
     def _show_step(self, line: str) -> None:
         text = line.strip()

@@ -177,11 +177,11 @@ class BuildPaths:
 
 
 def build_environment(
-    variant: Variant, paths: BuildPaths | None, launcher: str = ""
+    variant: Variant, paths: BuildPaths | None, launcher: str = "", *, kernels_only: bool = False
 ) -> dict[str, str]:
     """The variables that configure setup.py (builder/variables.py lists them).
 
-    A pure-Python variant needs no paths.
+    A pure-Python variant needs no paths. With `kernels_only` the build compiles no kernels.
     """
     toolkit = variant.toolkit
     if toolkit is None or paths is None:
@@ -194,6 +194,7 @@ def build_environment(
         variables.LAUNCHER: launcher,
         variables.PART: variant.part,
         variables.KERNELS: os.pathsep.join(paths.kernels),
+        variables.KERNELS_ONLY: "1" if kernels_only else None,
     }
     return {
         variables.ABI: variant.abi,
@@ -242,11 +243,6 @@ def own_build_variables(
         # torch 2.13 and later adds sccache itself; one launcher is enough.
         "TORCH_NO_COMPILER_WRAPPER": "1",
     }
-
-
-def kernels_only(run: Run) -> dict[str, str]:
-    """The variable that forbids a build to compile kernels, if the run does."""
-    return {variables.KERNELS_ONLY: "1"} if run.kernels_only else {}
 
 
 def claims_of(

@@ -14,16 +14,13 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel import __version__
 from torchwheel.compilers.compile_steps import ExpectedObject, check_steps
 from torchwheel.compilers.ninja_program import read_records, write_compiled
-from torchwheel.image.engine import Engine
 from torchwheel.matrix.kernel_builds import KernelBuild
-from torchwheel.pipeline.inside import DIVIDED
 from torchwheel.pipeline.sources import content_digest, is_plain_file, source_files
 from torchwheel_runtime.arch.lists import arch_list
 from torchwheel_runtime.builder.objects import MANIFEST, SCHEMA, CompiledObject, object_list_text
@@ -277,15 +274,6 @@ def digests(artifacts: Iterable[KernelArtifact]) -> Mapping[str, str]:
 
 
 _GROUP = "steps"
-
-
-def empty_steps(folder: Path, engine: Engine) -> Path:
-    """Make the empty folder of the records of a container's build; returns it."""
-    steps = folder / DIVIDED
-    shutil.rmtree(steps, ignore_errors=True)
-    steps.mkdir()
-    engine.give(steps)
-    return steps
 
 
 def compiled_objects(project: str, steps: Path) -> Path:

@@ -70,7 +70,7 @@ def kernels(request: KernelsRequest, progress: Progress) -> str:
 
 
 def _bring_up_to_date(run: Run, build: KernelBuild, request: KernelsRequest) -> str:
-    variants = _compiled_here(run, build)
+    variants = _variants_here(run, build)
     inputs = inputs_of_kernels(build, compiler_of(run, variants[0]))
     folder = run.dist / folder_name(inputs, request.shard)
     if _is_complete(folder, inputs, request):
@@ -84,7 +84,7 @@ def _bring_up_to_date(run: Run, build: KernelBuild, request: KernelsRequest) -> 
     return f"compiled  {folder}: {len(objects)} objects"
 
 
-def _compiled_here(run: Run, build: KernelBuild) -> Sequence[Variant]:
+def _variants_here(run: Run, build: KernelBuild) -> Sequence[Variant]:
     """The variants that are compiled with the kernels: on the host those that it can build."""
     variants = compiled_variants(run.matrix, build)
     here = [variant for variant in variants if container_reason(variant, run.engine) is None]

@@ -19,7 +19,6 @@ from torchwheel.pipeline.inputs import (
     Run,
     build_environment,
     claims_of,
-    kernels_only,
 )
 from torchwheel.pipeline.repair import finish_wheel
 from torchwheel.smoke.smoke_record import SmokeRecord
@@ -169,7 +168,7 @@ def _environment(run: Run, variant: Variant, clock: Clock) -> dict[str, str]:
         kernels = variant.part == "kernels"
         torch = run.cache / "torch" if kernels else torch_headers(release, run.cache, run.progress)
         with _PROVIDING:
-            root = provide(toolkit, toolkit.archs, variant.platform, host, run.cache, run.progress)
+            root = provide(toolkit, variant.platform, host, run.cache, run.progress)
     paths = BuildPaths(
         toolkit=str(root),
         torch=str(torch),
@@ -178,5 +177,6 @@ def _environment(run: Run, variant: Variant, clock: Clock) -> dict[str, str]:
         cxx=str(host.path),
         kernels=tuple(str(artifact.folder) for artifact in run.linked.get(variant.id, ())),
     )
-    configured = build_environment(variant, paths, shlex.join(run.launcher)) | kernels_only(run)
+    launcher = shlex.join(run.launcher)
+    configured = build_environment(variant, paths, launcher, kernels_only=run.kernels_only)
     return {**configured, **run.server, **temporary_variables(), "MAX_JOBS": str(run.jobs)}

@@ -121,12 +121,12 @@ def prepare(variant: Path, project: Path) -> None:
     plan = read_json(variant / PLAN, OwnBuildPlan)
     constraint = variant / TORCH
     write_text(constraint, plan.torch + "\n")
-    _install([*_declared(project), *plan.requires], constraint)
+    _install([*_declared_requirements(project), *plan.requires], constraint)
     # An image with ROCm is of a new system, and has an older one to compile against.
     root = os.environ.get(SYSROOT)
     make_compilers(plan, PLACES, sysroot_flags(Path(root), platform.machine()) if root else ())
     # setup.py runs for it, and may ask the compiler for its release.
-    if missing := _dynamic(project, plan.settings):
+    if missing := _dynamic_requirements(project, plan.settings):
         _install(missing, constraint)
     if plan.work:
         found = sorted(path.name for path in PLACES.environment.glob("*.dist-info"))
@@ -209,7 +209,7 @@ def replace_ninja(
         ninja_program.check_starts(write_script(places.ninja, command), python)
 
 
-def _declared(project: Path) -> Sequence[str]:
+def _declared_requirements(project: Path) -> Sequence[str]:
     """The build requirements of pyproject.toml; those of setuptools without one."""
     import build  # noqa: PLC0415 - this module is also read where only its names are needed
 
@@ -230,7 +230,7 @@ print(json.dumps(sorted(builder.get_requires_for_build("wheel", settings))))
 """
 
 
-def _dynamic(project: Path, settings: Mapping[str, str]) -> Sequence[str]:
+def _dynamic_requirements(project: Path, settings: Mapping[str, str]) -> Sequence[str]:
     """The build requirements that the project's backend adds, by running it."""
     doing = "the project's build backend"
     words = [f"{name}={value}" for name, value in settings.items()]

@@ -6,7 +6,7 @@ The failure of a variant does not stop the others; without one of its parts ther
 import dataclasses
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
 from typing import TypeVar
 
@@ -32,11 +32,14 @@ class Outcome:
     error: str | None = None
 
 
-def slots(variants: int, *, cores: int | None = None, free: int | None = None) -> int:
+def slots(variants: int) -> int:
     """How many variants are built at a time."""
-    cores = len(os.sched_getaffinity(0)) if cores is None else cores
-    free = available_memory() if free is None else free
-    return max(1, min(variants, cores, free // BYTES_PER_SLOT))
+    return max(1, min(variants, _cores(), available_memory() // BYTES_PER_SLOT))
+
+
+def _cores() -> int:
+    """The cores of this process."""
+    return len(os.sched_getaffinity(0))
 
 
 def jobs_each(variants: Sequence[Variant], at_once: int, jobs: int) -> int:
@@ -51,14 +54,7 @@ def _compiling(variants: Sequence[Variant], at_once: int) -> int:
 
 
 def parts_each(
-    variants: Sequence[Variant],
-    at_once: int,
-    jobs: int,
-    *,
-    most: int | None = None,
-    environ: Mapping[str, str] = os.environ,
-    cores: int | None = None,
-    free: int | None = None,
+    variants: Sequence[Variant], at_once: int, jobs: int, *, most: int | None = None
 ) -> int:
     """How many parts of a universal wheel are built at a time.
 
@@ -71,15 +67,10 @@ def parts_each(
         at_once: variants that are built at a time; those with a toolkit share the result.
         jobs: compilers that each of them may run.
         most: the most builds at a time that the user wants, if they said so.
-        environ: has MAX_JOBS, if it is set.
-        cores: the cores of this process; counted if not given.
-        free: bytes of free memory; read if not given.
     """
-    if environ.get("MAX_JOBS"):
+    if os.environ.get("MAX_JOBS"):
         return 1
-    cores = len(os.sched_getaffinity(0)) if cores is None else cores
-    free = available_memory() if free is None else free
-    fitting = min(cores, free // (jobs * BYTES_PER_JOB))
+    fitting = min(_cores(), available_memory() // (jobs * BYTES_PER_JOB))
     return max(1, min(fitting, most or fitting) // _compiling(variants, at_once))
 
 

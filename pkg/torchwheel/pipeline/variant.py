@@ -86,7 +86,7 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
         cpu_seconds=built.cpu_seconds,
         peak_bytes=built.peak_bytes,
         cache=built.cache,
-        built_twice=built_twice(run, variant),
+        built_twice=is_reproduced(run, variant),
         kernels=dict(digests(linked_artifacts(run))),
         bundled=sha256_by_name(run.bundled),
         sources=run.tracked,
@@ -131,7 +131,7 @@ def linked_artifacts(run: Run) -> list[KernelArtifact]:
     return [artifact for artifacts in run.linked.values() for artifact in artifacts]
 
 
-def built_twice(run: Run, variant: Variant) -> bool:
+def is_reproduced(run: Run, variant: Variant) -> bool:
     """Whether a second build gives the same bytes: of linked kernels, a second compile too."""
     compiled = all(artifact.manifest.compiled_twice for artifact in linked_artifacts(run))
     return run.twice and variant.native and compiled

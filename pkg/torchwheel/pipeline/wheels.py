@@ -239,7 +239,10 @@ def _install_commands(
         of_each, own = groups[record.variant], record.variant.partition("-")[0]
         # Toolkits of the same major may offer it, too.
         group = own if own in of_each else of_each[0]
-        commands.append(install_command(matrix.project.name, record, group, index))
+        parts = (name.split("-") for name in sorted(record.bundled))
+        bundled = [f"{name.replace('_', '-')}=={version}" for name, version, *_ in parts]
+        wanted = (f"{matrix.project.name}=={record.file.split('-')[1]}", *bundled)
+        commands.append(pip_command((index / group).resolve().as_uri(), wanted))
     return list(dict.fromkeys(commands))
 
 
@@ -255,14 +258,6 @@ def report_json(outcomes: Sequence[Outcome]) -> str:
         for outcome in outcomes
     ]
     return json.dumps({"schema": 1, "variants": rows}, indent=1) + "\n"
-
-
-def install_command(project: str, record: BuildRecord, group: str, index: Path) -> str:
-    """The pip command that installs a wheel of the index."""
-    parts = (name.split("-") for name in sorted(record.bundled))
-    bundled = [f"{name.replace('_', '-')}=={version}" for name, version, *_ in parts]
-    wanted = (f"{project}=={record.file.split('-')[1]}", *bundled)
-    return pip_command((index / group).resolve().as_uri(), wanted)
 
 
 def index_wheels(run: Run, index: Path) -> Mapping[str, tuple[str, ...]]:

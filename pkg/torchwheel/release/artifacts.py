@@ -270,7 +270,7 @@ def release_cases(
     artifacts: Artifacts,
     bundled: Sequence[HashedWheel],
 ) -> tuple[ReleaseCase, ...]:
-    """The selected variants that have exactly one wheel; `unmatched` reports the others."""
+    """The selected variants that have exactly one wheel; `selection_faults` reports the others."""
     return tuple(
         ReleaseCase(
             variant=variant,
@@ -284,7 +284,7 @@ def release_cases(
     )
 
 
-def unmatched(
+def selection_faults(
     selected: Sequence[Variant], candidates: Sequence[Candidate], artifacts: Artifacts
 ) -> Iterator[str]:
     """A line for each variant without exactly one wheel, and for each artifact of no variant."""

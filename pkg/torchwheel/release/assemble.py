@@ -26,7 +26,7 @@ from torchwheel.release.artifacts import (
     read_artifacts,
     read_candidate,
     release_cases,
-    unmatched,
+    selection_faults,
 )
 from torchwheel.release.folder import (
     Release,
@@ -124,7 +124,7 @@ def assemble(
     bundled, bundled_faults = bundled_wheels(others)
     cases = release_cases(selected, candidates, artifacts, bundled)
     faults += [
-        *unmatched(selected, candidates, artifacts),
+        *selection_faults(selected, candidates, artifacts),
         *release_faults(read_sources(matrix, root), cases, expected),
     ]
     faults += [*bundled_faults, *check_bundled(matrix, root, bundled)]

@@ -110,7 +110,7 @@ def sdist_faults(
         packed = sdist.source.parent / "packed"
         shutil.rmtree(packed, ignore_errors=True)
         packed.mkdir()
-        wheel = repack(_built(sdist), packed)
+        wheel = repack(_wheel_of(sdist), packed)
         if published.get(wheel.name) != sha256(wheel):
             yield f"{sdist.path.name}: gives another wheel than {wheel.name} here; {_SOURCES}"
 
@@ -123,7 +123,7 @@ def _faults_of_project(own: Sdist, cases: Sequence[ReleaseCase]) -> Iterator[str
                 f"{case.candidate.path.name}; assemble from the sources of the release"
             )
             return
-    built = _built(own)
+    built = _wheel_of(own)
     for case in cases:
         released = case.candidate.wheel
         with tempfile.TemporaryDirectory(dir=built.parent) as folder:
@@ -161,7 +161,7 @@ def _members(project: Path) -> dict[str, tuple[bytes, bool]]:
     }
 
 
-def _built(sdist: Sdist) -> Path:
+def _wheel_of(sdist: Sdist) -> Path:
     """The wheel that a build frontend makes of it."""
     folder = sdist.source.parent
     log = folder / "wheel.log"

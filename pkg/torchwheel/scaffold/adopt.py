@@ -246,7 +246,7 @@ def report(
         ("other variables", join_names(others) or "none"),
         ("GPU questions", join_names(asked) or "none"),
         ("wheel", str(declared.tag)),
-        ("torch", _served(project)),
+        ("torch", _torch_text(project)),
         ("packages", " ".join(project.imports) or "none found: fill in build.imports"),
         ("tests", project.tests or "none found: the wheel is tried by its imports"),
         ("requirements", " ".join(project.build_requires) or "as declared"),
@@ -380,7 +380,7 @@ def _torch_minors(project: ForeignProject) -> dict[str, list[str]]:
     return dict(reversed(found.items()))
 
 
-def _served(project: ForeignProject) -> str:
+def _torch_text(project: ForeignProject) -> str:
     """Which torch one wheel serves."""
     if target := project.script.stable:
         by = f"TORCH_TARGET_VERSION of {target.place}"

@@ -91,14 +91,16 @@ def read_project(folder: Path, name: str = "") -> ForeignProject:
     declared = read_declared_metadata(folder, script, name)
     known = [*declared.requires, *declared.extras]
     imports = _imports(folder, script, declared)
-    needs, odd_needs = _distributions(
-        [one for one in script.modules if not _is_local(folder, one)],
-        [*declared.build_requires, *known],
-    )
+    foreign = [
+        one
+        for one in script.modules
+        if not (folder / one).is_dir() and not (folder / f"{one}.py").is_file()
+    ]
+    needs, odd_needs = _distributions(foreign, [*declared.build_requires, *known])
     if script.ninja and any(one.kind in _TORCHS for one in script.extensions):
         needs = sorted({*needs, "ninja"})
     have = {canonicalize_name(one.name) for one in requirements(declared.build_requires)}
-    tests = next((one for one in _TESTS if _has_tests(folder / one)), None)
+    tests = next((one for one in _TESTS if any(_test_files(folder / one))), None)
     test_modules = _test_modules(folder / tests) if tests else set()
     test_needs, odd_tests = _distributions(
         sorted(test_modules - {"torch", "pytest", *imports}), known
@@ -118,7 +120,8 @@ def read_project(folder: Path, name: str = "") -> ForeignProject:
         imports=imports,
         tests=tests,
         test_requires=tuple(test_needs),
-        cuda=any(one.kind == "CUDAExtension" for one in script.extensions) or _has_cuda(folder),
+        cuda=any(one.kind == "CUDAExtension" for one in script.extensions)
+        or any(folder.rglob("*.cu")),
         todo=tuple(dict.fromkeys(todo)),
     )
 
@@ -185,10 +188,6 @@ def _top_packages(folder: Path) -> Iterator[str]:
                 yield path.name
 
 
-def _is_local(folder: Path, module: str) -> bool:
-    return (folder / module).is_dir() or (folder / f"{module}.py").is_file()
-
-
 def _distributions(modules: Iterable[str], declared: Iterable[str]) -> tuple[list[str], list[str]]:
     """The distributions of modules, by what the project declares or is well known; and the rest."""
     names = {canonicalize_name(one.name) for one in requirements(declared)}
@@ -204,10 +203,6 @@ def _distributions(modules: Iterable[str], declared: Iterable[str]) -> tuple[lis
         else:
             unknown.append(module)
     return sorted(found), unknown
-
-
-def _has_tests(folder: Path) -> bool:
-    return folder.is_dir() and next(_test_files(folder), None) is not None
 
 
 def _test_files(folder: Path) -> Iterator[Path]:
@@ -230,7 +225,3 @@ def _test_modules(folder: Path) -> set[str]:
         found.update(*map(imported_modules, ast.walk(tree)))
     own = {path.stem for path in folder.iterdir()} | {folder.name}
     return found - own - set(sys.stdlib_module_names)
-
-
-def _has_cuda(folder: Path) -> bool:
-    return next(folder.rglob("*.cu"), None) is not None

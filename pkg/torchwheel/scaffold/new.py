@@ -66,11 +66,12 @@ def package_name(name: str) -> str:
 
 def render_project(project: str, package: str, wheels: Sequence[Path]) -> Mapping[str, bytes]:
     """The project's files by path; it carries the wheels of torchwheel."""
+    major, minor, *_ = version_numbers(__version__)
     values = {
         "project": project,
         "package": package,
         "torchwheel": __version__,
-        "next_torchwheel": _next_minor(__version__),
+        "next_torchwheel": f"{major}.{minor + 1}",
         "carried": f"{CARRIED}/{wheels[0].name}",
         "carried_sha256": sha256(wheels[0]),
         "first_session": "wheels",
@@ -82,11 +83,6 @@ def render_project(project: str, package: str, wheels: Sequence[Path]) -> Mappin
         **{path: text.encode() for path, text in texts.items()},
         **carried_files(wheels),
     }
-
-
-def _next_minor(version: str) -> str:
-    major, minor, *_ = version_numbers(version)
-    return f"{major}.{minor + 1}"
 
 
 def _served_torch_releases() -> dict[str, str]:

@@ -78,11 +78,6 @@ class SdistRecord:
     cluster: ClusterUse | None = None
 
 
-def dump_record(record: SdistRecord) -> str:
-    """JSON in a fixed order."""
-    return json.dumps({"schema": SCHEMA, **dataclasses.asdict(record)}, indent=1) + "\n"
-
-
 def closing_text(record: SdistRecord, dist: Path) -> str:
     """The table, and the command that installs the wheel."""
     table = report_table([record.wheel], [record.wheel.variant])
@@ -137,7 +132,8 @@ def build_sdist(
             cache=built.cache,
             cluster=cluster,
         )
-        write_text(request.dist / f"{wheel.name}.json", dump_record(record))
+        text = json.dumps({"schema": SCHEMA, **dataclasses.asdict(record)}, indent=1)
+        write_text(request.dist / f"{wheel.name}.json", text + "\n")
         with write_atomically(request.dist / wheel.name) as temporary:
             shutil.copyfile(wheel, temporary)
     return record

@@ -56,7 +56,6 @@ from torchwheel.sdist.failures import HiddenThings, explain_failure
 from torchwheel.sdist.project_settings import read_settings
 from torchwheel.sdist.request import SdistRequest
 from torchwheel.sdist.sandbox import (
-    Folders,
     Sandbox,
     find_sandbox,
     python_folders,
@@ -152,7 +151,7 @@ class ConfinedBuild:
         self.variant = sdist_variant(self.torch, toolkit)
         if toolkit:
             with self.clock.step("toolkit"):
-                root = provide(toolkit, toolkit.archs, PLATFORM, self.host, cache, progress)
+                root = provide(toolkit, PLATFORM, self.host, cache, progress)
         self._plan = OwnBuildPlan(
             torch=pinned,
             requires=request.requires,
@@ -352,7 +351,7 @@ class ConfinedBuild:
             write = [*write, objects.folder]
         compiler = self.host.path
         # Not the folder of the build itself, which nobody else may enter.
-        own = [p for p in self._folder.iterdir() if p.name not in (LOCK, LOG, OBJECTS)]
+        given = [p for p in self._folder.iterdir() if p.name not in (LOCK, LOG, OBJECTS)]
         read = [
             *(*python_folders(), self._base, compiler, compiler.resolve()),
             # The guard of nvcc and the `ninja` of a divided build.
@@ -362,11 +361,19 @@ class ConfinedBuild:
             Path(ninja.BIN_DIR, "ninja"),
             *(path for path in (self._plan.toolkit,) if path),
         ]
-        folders = Folders(read, write, own)
         # Beside the Python: the folder of the program that builds goes onto the PATH.
         script = env.python.with_name("sandboxed-python")
         more = {**objects.variables, **ENDLESS} if objects else {}
-        return self.sandbox.write_program(script, env.python, folders, launcher, more, variables)
+        return self.sandbox.write_program(
+            script,
+            env.python,
+            read=read,
+            write=write,
+            given=given,
+            launcher=launcher,
+            more=more,
+            own=variables,
+        )
 
 
 def compiler_cache(request: SdistRequest, cache: Path) -> CompilerCache:

@@ -1,6 +1,7 @@
 """Says what a build lacked: a module, or what the sandbox hid from it, and the option for each."""
 
 import contextlib
+import dataclasses
 import os
 import re
 import sys
@@ -45,29 +46,23 @@ def explain_failure(hidden: "HiddenThings | None", log: Path | None = None) -> I
         raise TorchwheelError(f"{error}; {text}") from error
 
 
+@dataclasses.dataclass(frozen=True)
 class HiddenThings:
-    """What the sandbox of a project's build hides from it."""
+    """What the sandbox of a project's build hides from it.
 
-    def __init__(
-        self,
-        project: Path,
-        copy: Path,
-        copies: Path,
-        shown: Sequence[Path],
-        variables: Mapping[str, str],
-    ) -> None:
-        """Take the places of a build.
+    Attributes:
+        project: the project's folder, or its archive.
+        copy: the copy of it that is built.
+        copies: the folder that the copy is in, with some of the folders above it.
+        shown: folders that the sandbox shows, or whose files are not the user's.
+        variables: the project's own variables, which may name files.
+    """
 
-        Args:
-            project: the project's folder, or its archive.
-            copy: the copy of it that is built.
-            copies: the folder that the copy is in, with some of the folders above it.
-            shown: folders that the sandbox shows, or whose files are not the user's.
-            variables: the project's own variables, which may name files.
-        """
-        self._project, self._copy, self._copies = project, copy, copies
-        self._variables = variables
-        self._shown = (project, Path(sys.base_prefix), Path(sys.prefix), *shown)
+    project: Path
+    copy: Path
+    copies: Path
+    shown: Sequence[Path]
+    variables: Mapping[str, str]
 
     def explain(self, reason: str, log: Path | None = None) -> str:
         """What the sandbox hid, if it can be why a build failed for this reason; else empty.
@@ -77,7 +72,7 @@ class HiddenThings:
         for path in _PATH.findall(reason) if _MISSING.search(reason) else ():
             if place := self._hidden(path):
                 return f"the sandbox hides {place}; {_SHOW}"
-        for name, value in self._variables.items() if _MISSING.search(reason) else ():
+        for name, value in self.variables.items() if _MISSING.search(reason) else ():
             for path in _PATH.findall(value):
                 if place := self._hidden(path):
                     return f"the sandbox hides {place}, which {name} names; {_SHOW}"
@@ -86,12 +81,13 @@ class HiddenThings:
 
     def _hidden(self, text: str) -> Path | None:
         """The file that a path of the build means outside the sandbox, if it is hidden there."""
-        path = Path(os.path.normpath(self._copy / os.path.expanduser(text)))  # noqa: PTH111 - a text
-        if path.is_relative_to(self._copies):
+        path = Path(os.path.normpath(self.copy / os.path.expanduser(text)))  # noqa: PTH111 - a text
+        if path.is_relative_to(self.copies):
             # Beside the copy is what lies beside the project; beside an archive's there is nothing.
-            if self._project.is_file():
+            if self.project.is_file():
                 return None
-            path = Path(os.path.normpath(self._project / os.path.relpath(path, self._copy)))
-        if is_of_system(path) or any(path.is_relative_to(one) for one in self._shown):
+            path = Path(os.path.normpath(self.project / os.path.relpath(path, self.copy)))
+        shown = (self.project, Path(sys.base_prefix), Path(sys.prefix), *self.shown)
+        if is_of_system(path) or any(path.is_relative_to(one) for one in shown):
             return None
         return path if os.path.lexists(path) else None

@@ -70,21 +70,6 @@ _MASKED = ("key-users", "keys")
 
 
 @dataclasses.dataclass(frozen=True)
-class Folders:
-    """What a program in the sandbox sees beside the system.
-
-    Attributes:
-        read: files and folders that it can read.
-        write: folders that it can also write to. If root builds, they become the build user's.
-        own: files and folders of the build that it can read. They become the build user's, too.
-    """
-
-    read: Sequence[Path]
-    write: Sequence[Path]
-    own: Sequence[Path] = ()
-
-
-@dataclasses.dataclass(frozen=True)
 class Sandbox:
     """A bwrap that works here.
 
@@ -109,7 +94,10 @@ class Sandbox:
         self,
         path: Path,
         program: Path,
-        folders: Folders,
+        *,
+        read: Sequence[Path] = (),
+        write: Sequence[Path] = (),
+        given: Sequence[Path] = (),
         launcher: Sequence[str] = (),
         more: Mapping[str, str] | None = None,
         own: Mapping[str, str] | None = None,
@@ -122,7 +110,9 @@ class Sandbox:
         Args:
             path: the file.
             program: the program.
-            folders: what it sees.
+            read: files and folders that it can read, beside the system's.
+            write: folders that it can also write to. If root builds, they become the build user's.
+            given: files and folders of the build that it can read. They become its user's, too.
             launcher: the compiler launcher of its build.
             more: variables that it gets beside the usual ones.
             own: variables that the project names itself. The sandbox is made without them, as one
@@ -132,23 +122,23 @@ class Sandbox:
         for folder in (home, self.temporary):
             folder.mkdir(parents=True, exist_ok=True)
         calls.write_bytes(_filter_of_calls(_MACHINES[platform.machine()]))
-        write = [*folders.write, home, self.temporary]
+        write = [*write, home, self.temporary]
         fixed = {**(more or {}), "HOME": str(home), "TMPDIR": str(self.temporary)}
         give = ""
         if self.setpriv:
             # Its owner has no name here, which some programs ask for.
             fixed |= {"USER": "build", "LOGNAME": "build"}
             owner = f"{_BUILD_USER}:{_BUILD_USER}"
-            given = dict.fromkeys(map(str, (*folders.own, *write)))
-            give = f"chown -hR {shlex.join([owner, '--', *given])} &&\n"
+            chosen = dict.fromkeys(map(str, (*given, *write)))
+            give = f"chown -hR {shlex.join([owner, '--', *chosen])} &&\n"
         # Each is passed on if it is set: NAME=VALUE, quoted by the shell itself.
         passed = [f'${{{name}+"{name}=${name}"}}' for name in sorted(self.variables - {*fixed})]
         command = [
             *(f"{name}={value}" for name, value in sorted(fixed.items())),
             *(self.bwrap, "--seccomp", "9"),
-            *self._isolated(),
+            *self._isolation_options(),
             *_system_options(),
-            *self._mounted(folders, write),
+            *self._mount_options([*read, *given], write),
             *("--remount-ro", "/", "--"),
         ]
         inside = ["/bin/sh", "-c", _WITH_SERVER, *launcher] if launcher else []
@@ -161,17 +151,15 @@ class Sandbox:
         make_executable(path)
         return path
 
-    def _mounted(self, folders: Folders, write: Sequence[Path]) -> list[str]:
+    def _mount_options(self, read: Sequence[Path], write: Sequence[Path]) -> list[str]:
         path = [Path(name) for name in os.environ.get("PATH", os.defpath).split(os.pathsep)]
         homes = _homes()
         shown = (p for p in path if not is_of_system(p) and not _has_home(p, homes))
-        read = filter(
-            os.path.exists, [*folders.read, *folders.own, *shown]
-        )  # a folder may be closed to this user
+        there = filter(os.path.exists, [*read, *shown])  # a folder may be closed to this user
         # What can be written may be made after this, before the program starts.
-        return [*_mounts("--ro-bind", read), *_mounts("--bind", write)]
+        return [*_mounts("--ro-bind", there), *_mounts("--bind", write)]
 
-    def _isolated(self) -> list[str]:
+    def _isolation_options(self) -> list[str]:
         """Options that give a program no network, no other processes and no rights."""
         options = ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"]
         options += ["--unshare-cgroup-try", "--cap-drop", "ALL", "--hostname", "sandbox"]
@@ -353,7 +341,7 @@ def find_sandbox(
 
 def _try(sandbox: Sandbox) -> str:
     """Why bwrap makes no sandbox here; empty if it does."""
-    trial = sandbox.write_program(sandbox.scratch / "trial", Path("/bin/sh"), Folders([], []))
+    trial = sandbox.write_program(sandbox.scratch / "trial", Path("/bin/sh"))
     try:
         done = process.run([trial, "-c", ":"], timeout=_SECONDS)
     except process.NotRunError as error:

@@ -6,7 +6,6 @@ folder of them, one for each torch that its wheels are tried with; they are requ
 """
 
 import contextlib
-import dataclasses
 import importlib.metadata
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,64 +75,46 @@ def _installed_version(name: str) -> str | None:
 BUNDLED_FOLDER = "bundled"
 
 
-@dataclasses.dataclass(frozen=True)
-class _WheelFile:
-    path: Path
-    name: NormalizedName
-    version: Version
-
-
 def bundled_with(wheel: Path) -> tuple[Path, ...]:
     """The wheels of the folder `bundled` beside `wheel`; and those beside it that it requires.
 
     The requirements of these wheels are followed too. Of two releases the newest that fits counts.
     """
-    folder = _wheels_in(wheel.parent / BUNDLED_FOLDER)
-    bundled = {file.name: file.path for file in reversed(folder)}
+    bundled = {name: path for name, _, path in reversed(_wheels_in(wheel.parent / BUNDLED_FOLDER))}
     neighbours = _wheels_in(wheel.parent)
     queue = [wheel, *bundled.values()]
     while queue:
         for requirement in requirements(read_wheel(queue.pop())):
-            name, fits = canonicalize_name(requirement.name), requirement.specifier.contains
+            wanted, fits = canonicalize_name(requirement.name), requirement.specifier.contains
             fitting = (
-                file
-                for file in neighbours
-                if file.name == name and fits(file.version, prereleases=True)
+                path
+                for name, version, path in neighbours
+                if name == wanted and fits(version, prereleases=True)
             )
-            if name not in bundled and (file := next(fitting, None)):
-                bundled[name] = file.path
-                queue.append(file.path)
+            if wanted not in bundled and (path := next(fitting, None)):
+                bundled[wanted] = path
+                queue.append(path)
     return tuple(sorted(bundled.values()))
 
 
-def _wheels_in(folder: Path) -> list[_WheelFile]:
-    """The wheels of a folder, the newest first."""
+def _wheels_in(folder: Path) -> list[tuple[NormalizedName, Version, Path]]:
+    """The wheels of a folder by their names and versions, the newest first."""
     files = []
     for path in folder.glob("*.whl"):
         with contextlib.suppress(InvalidWheelFilename):  # not a wheel of ours
             name, version, _, _ = parse_wheel_filename(path.name)
-            files.append(_WheelFile(path, name, version))
-    return sorted(files, key=lambda file: file.version, reverse=True)
+            files.append((name, version, path))
+    return sorted(files, key=lambda file: file[1], reverse=True)
 
 
-LOCK_PATTERN = "*.txt"
 LOCK_OPTIONS = ("--require-hashes", "--only-binary=:all:", "--requirement")
 """Of pip and of uv alike; the lock follows."""
 _HASH = re.compile(r"\s--hash=\S+")
 _TORCH = canonicalize_name("torch")
 
 
-@dataclasses.dataclass(frozen=True)
-class Lock:
-    """A lock, and the versions that it pins for one Python of this machine."""
-
-    path: Path
-    pins: Mapping[NormalizedName, Version]
-
-    def meets(self, required: Requirement) -> bool:
-        """Whether what it installs meets a requirement."""
-        version = self.pins.get(canonicalize_name(required.name))
-        return version is not None and required.specifier.contains(version, prereleases=True)
+Pins = Mapping[NormalizedName, Version]
+"""The versions that a lock pins for one Python of this machine."""
 
 
 def find_lock(folder: Path, required: Sequence[str], markers: Mapping[str, str]) -> Path:
@@ -148,18 +129,23 @@ def find_lock(folder: Path, required: Sequence[str], markers: Mapping[str, str])
         UsageError: there is none, or a file of the folder is no lock.
     """
     asked = [one for one in map(Requirement, required) if applies(one, markers)]
-    locks = [read_lock(path, markers) for path in sorted(folder.glob(LOCK_PATTERN))]
-    fitting = [lock for lock in locks if all(map(lock.meets, asked))]
+    locks = {path: read_lock(path, markers) for path in sorted(folder.glob("*.txt"))}
+    fitting = [path for path, pins in locks.items() if all(_is_met(one, pins) for one in asked)]
     if not fitting:
-        names = join_names([lock.path.name for lock in locks]) or "no lock"
+        names = join_names([path.name for path in locks]) or "no lock"
         raise UsageError(
             f"{escape(str(folder))}: expected a lock with {', '.join(required)}, found {names}; "
             "add one (docs/ci.md), or take smoke.locks out of matrix.yaml"
         )
-    return max(fitting, key=lambda lock: lock.pins.get(_TORCH, Version("0"))).path
+    return max(fitting, key=lambda path: locks[path].get(_TORCH, Version("0")))
 
 
-def read_lock(path: Path, markers: Mapping[str, str]) -> Lock:
+def _is_met(requirement: Requirement, pins: Pins) -> bool:
+    version = pins.get(canonicalize_name(requirement.name))
+    return version is not None and requirement.specifier.contains(version, prereleases=True)
+
+
+def read_lock(path: Path, markers: Mapping[str, str]) -> Pins:
     """The pins of a lock that apply.
 
     Raises:
@@ -182,7 +168,7 @@ def read_lock(path: Path, markers: Mapping[str, str]) -> Lock:
             )
         if chosen:
             pins[canonicalize_name(requirement.name)] = version
-    return Lock(path, pins)
+    return pins
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -35,13 +35,12 @@ _ERROR = re.compile("error|fatal")
 
 def provide(
     toolkit: Toolkit,
-    archs: Sequence[Arch],
     platform: str,
     host: HostCompiler,
     cache: Path,
     progress: Progress,
 ) -> Path:
-    """The toolkit's folder, provisioned or the system's, verified once for `archs` and `host`."""
+    """The toolkit's folder, provisioned or the system's, verified once for its archs and `host`."""
     if toolkit.backend != "cuda":
         raise UsageError(f"toolkit {toolkit.name}: {toolkit.backend} is built in a container only")
     check_bounds(
@@ -55,6 +54,7 @@ def provide(
         raise UsageError(
             f"toolkit {toolkit.name}: source {toolkit.source!r} is built in a container only"
         )
+    archs = toolkit.archs
     facts = [identity, toolkit.version, *map(str, archs), str(host.path), host.version]
     key = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
     marker = cache / "verified" / f"{key}.json"

@@ -33,10 +33,10 @@ class Library:
     """The dynamic section of an ELF file. `name` is its path in the wheel."""
 
     name: str
-    machine: str
-    soname: str | None
-    needed: tuple[str, ...]
-    undefined: tuple[UndefinedSymbol, ...]
+    machine: str = ""
+    soname: str | None = None
+    needed: tuple[str, ...] = ()
+    undefined: tuple[UndefinedSymbol, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,9 +12,20 @@ if TYPE_CHECKING:
 
 _Fact = TypeVar("_Fact")
 
-OTHER_BACKENDS = ("xpu", "npu", "musa", "mlu", "gcu", "hpu", "maca", "mps", "vulkan", "xla", "tpu")
-"""Backends of torch that torchwheel does not know: Intel's, Ascend's, Moore Threads', …; as local
-versions name them."""
+_OTHER_BACKENDS = {
+    **{name: name for name in ("xpu", "npu", "musa", "mlu", "gcu", "hpu", "maca", "corex", "dtk")},
+    **{name: name for name in ("sdaa", "neuron", "ipu", "tpu", "xla", "openvino", "directml")},
+    **{"mps": "mps", "metal": "mps", "vulkan": "vulkan", "ascend": "npu", "cann": "npu"},
+    **{"gaudi": "hpu", "habana": "hpu", "metax": "maca"},
+}
+"""Backends of torch that torchwheel does not know (Intel's, Ascend's, Moore Threads', …), by the
+words for them in local versions."""
+
+
+def other_backend(local: str) -> str | None:
+    """The backend that torchwheel does not know and a local version names, e.g. "xpu"."""
+    words = re.findall(r"[a-z]+", local)
+    return next((_OTHER_BACKENDS[word] for word in words if word in _OTHER_BACKENDS), None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +62,7 @@ class Torch:
         hip: the HIP release it was built with.
         folder: the package's folder.
         old_abi: whether it was built with _GLIBCXX_USE_CXX11_ABI=0.
+        xpu: the release of Intel's SYCL that it was built with, e.g. "20250301".
     """
 
     version: str
@@ -57,6 +70,7 @@ class Torch:
     hip: str | None
     folder: Path
     old_abi: bool = False
+    xpu: str | None = None
 
     @property
     def minor(self) -> str:
@@ -70,9 +84,8 @@ class Torch:
 
     @property
     def other(self) -> str | None:
-        """The backend of OTHER_BACKENDS that its local version names, e.g. "xpu"."""
-        local = self.version.partition("+")[2]
-        return next((name for name in OTHER_BACKENDS if local.startswith(name)), None)
+        """The backend that it is built for, where torchwheel does not know it, e.g. "xpu"."""
+        return "xpu" if self.xpu else other_backend(self.version.partition("+")[2])
 
     def built_with(self, backend: Backend | None) -> str | None:
         """The release of `backend`'s toolkit that it was built with; None for another backend."""

@@ -43,7 +43,8 @@ def read_torch(folder: Path) -> Torch | Absent:
     version = values.get("__version__")
     if not version:
         return Absent(f"torch is broken: {file} tells no version")
-    return Torch(version, values.get("cuda"), values.get("hip"), folder, _has_old_abi(folder))
+    cuda, hip, xpu = (values.get(name) for name in ("cuda", "hip", "xpu"))
+    return Torch(version, cuda, hip, folder, _has_old_abi(folder), xpu)
 
 
 def string_constants(source: str) -> dict[str, str]:
@@ -94,6 +95,7 @@ def _torch_of_module(torch: ModuleType) -> Torch | None:
         hip=getattr(built, "hip", None),
         folder=Path(file).parent,
         old_abi=not getattr(native, "_GLIBCXX_USE_CXX11_ABI", True),
+        xpu=getattr(built, "xpu", None),
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -93,38 +94,33 @@ def test_a_subject_that_is_refused_keeps_none_from_its_report(
     assert [line.count("bad.whl") for line in err.splitlines()] == [1, 1]
 
 
-def test_auto_claims_as_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, sarif, summary = wheel(tmp_path), tmp_path / "out.sarif", tmp_path / "summary.md"
-    files = ["--sarif", str(sarif), "--summary", str(summary)]
-    assert cli.main(["check", "--claims", "auto", *files, str(path), str(path)]) == 1
-    printed = capsys.readouterr().out
-    assert printed.count("FAILED  run-paths") == 2
+def sarif_of(path: Path, *options: str) -> dict[str, Any]:
+    """The run in the SARIF of a check that fails, which is valid."""
+    sarif = path.with_name("out.sarif")
+    assert cli.main(["check", "--sarif", str(sarif), *options, str(path)]) == 1
     content = json.loads(sarif.read_text())
     jsonschema.validate(content, SCHEMA)
-    run = content["runs"][0]
+    run: dict[str, Any] = content["runs"][0]
+    return run
+
+
+def test_auto_claims_as_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, summary = wheel(tmp_path), tmp_path / "summary.md"
+    run = sarif_of(path, "--claims", "auto", "--summary", str(summary), str(path))
+    assert capsys.readouterr().out.count("FAILED  run-paths") == 2
     assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == list(OF_NAMES)
-    assert {result["ruleId"] for result in run["results"]} == {
-        "content",
-        "torch-symbols",
-        "runtime",
-        "run-paths",
-    }
+    found = {result["ruleId"] for result in run["results"]}
+    assert found == {"content", "torch-symbols", "runtime", "run-paths"}
     text = summary.read_text()
     assert "5 of 9 gates hold." in text
     assert "/home/me\\|\\<b\\>" in text
 
 
-def test_claims_of_the_file_as_sarif(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, sarif = wheel(tmp_path), tmp_path / "out.sarif"
-    assert cli.main(["check", str(path), "--sarif", str(sarif)]) == 1
-    capsys.readouterr()
-    content = json.loads(sarif.read_text())
-    jsonschema.validate(content, SCHEMA)
-    found = {
-        result["ruleId"]: result["message"]["text"] for result in content["runs"][0]["results"]
-    }
-    assert "it claims nothing" in found["archs"]
-    assert [rule["id"] for rule in content["runs"][0]["tool"]["driver"]["rules"]] == list(OF_CLAIMS)
+def test_claims_of_the_file_as_sarif(tmp_path: Path) -> None:
+    run = sarif_of(wheel(tmp_path))
+    says = {result["ruleId"]: result["message"]["text"] for result in run["results"]}
+    assert "it claims nothing" in says["archs"]
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == list(OF_CLAIMS)
 
 
 @pytest.mark.parametrize("claims", ["file", "auto"])

@@ -20,6 +20,7 @@ from torchwheel.inspect.inspection import Inspection, inspect_wheel
 from torchwheel.inspect.library_facts import GpuRuntime, GpuTarget, LibraryFacts
 from torchwheel.inspect.wheel import parse_file_name
 from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.inspect.elf import UndefinedSymbol
 from wheelmaker import make_wheel, universal
 
 POLICIES = "manylinux-policy.json"
@@ -30,17 +31,16 @@ TABLE = ExportTable(
 SASS = GpuTarget("sass", parse("8.0"), 1, 2, 10, 10, ("none",))
 HSACO = GpuTarget("hsaco", parse("gfx90a"), 1, 2, 0, 0, ("bundle",))
 PTX = GpuTarget("ptx", parse("9.0"), 1, None, 10, 10, ("none",))
+GLIBC = UndefinedSymbol("f", version="GLIBC_2.27", library="libc.so.6")
 RIGHT = LibraryFacts(
     "demo/_C.so",
-    1000,
-    machine="x86_64",
+    "x86_64",
     needed=("libtorch.so", "libc10.so", "libcudart.so.12", "libc.so.6"),
+    undefined=(GLIBC, *map(UndefinedSymbol, (SHIM, NEW, "PyList_New"))),
+    size=1000,
     run_paths=("$ORIGIN", "$ORIGIN/../demo.libs"),
-    versions={"GLIBC": "2.27"},
     targets=(SASS,),
     runtimes=(GpuRuntime("shared", "cuda", "libcudart.so.12", "12"),),
-    torch=frozenset({SHIM, NEW}),
-    python=frozenset({"PyList_New"}),
 )
 FILE = "demo-1.0+cu126torch2.8-cp312-cp312-manylinux_2_28_x86_64.whl"
 
@@ -83,6 +83,11 @@ def changed(**changes: object) -> LibraryFacts:
     return dataclasses.replace(RIGHT, **changes)  # type: ignore[arg-type]
 
 
+def asking(*names: str, **changes: object) -> LibraryFacts:
+    """The library with these undefined symbols."""
+    return changed(undefined=(GLIBC, *map(UndefinedSymbol, names)), **changes)
+
+
 def test_a_right_wheel() -> None:
     assert findings_of(case()) == ()
 
@@ -95,20 +100,22 @@ def test_cuda_is_that_of_the_version_else_of_a_requirement() -> None:
 PLAIN = "demo-1.0-cp312-cp312-manylinux_2_28_x86_64.whl"
 FOR_CPUS = PLAIN.replace("1.0-", "1.0+cpu-")
 NEW_STRINGS = FILE.replace("torch2.8", "torch2.6cxx11abiTRUE")
-FREE_THREADED = {tag: FILE.replace("cp312-cp312", tag) for tag in ("cp314-cp314t", "cp314-cp314")}
+FREE_THREADED, WITH_GIL = (
+    FILE.replace("cp312-cp312", tag) for tag in ("cp314-cp314t", "cp314-cp314")
+)
+ONE_PYTHON = "demo/_C.cpython-{}-x86_64-linux-gnu.so"
+ONLY = (
+    "error demo/_C.cpython-{0}-x86_64-linux-gnu.so: only cp{0} imports it, and the wheel is for {1}"
+)
 ABI3 = FILE.replace("cp312-cp312", "cp39-abi3")
 LACKS = "error demo/_C.so: is for torch 2.6 too, by {}, and c10::f is not in 2.6"
-OF_OLD_STRINGS = changed(torch=frozenset({OLD}))
+OF_OLD_STRINGS = asking(OLD)
 OF_NOBODY = "is a folder of the machine that built it, or of nobody"
 OUTSIDE = "error demo/_C.so: needs PyUnicode_Ready of CPython, which is not in the limited API"
 
 
 def ran(path: str) -> LibraryFacts:
     return changed(run_paths=(path,))
-
-
-def python(*names: str) -> LibraryFacts:
-    return changed(python=frozenset(names))
 
 
 def grafted(how: Literal["shared", "grafted"], name: str, version: str) -> LibraryFacts:
@@ -165,7 +172,7 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
         ),
         # A bare requirement is one of any torch.
         (case(file=PLAIN, torch=""), [LACKS.format("a requirement of any torch")]),
-        (case(changed(torch=frozenset({SHIM})), PLAIN, torch=""), []),
+        (case(asking(SHIM), PLAIN, torch=""), []),
         (case(file=FILE.replace("2.8-", "2.6-")), [LACKS.format("its version")]),
         (case(file=NEW_STRINGS), []),
         (
@@ -174,60 +181,33 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
         ),
         (case(OF_OLD_STRINGS, NEW_STRINGS.replace("TRUE", "FALSE")), []),
         (
-            case(changed(torch=frozenset({SHIM, "_ZN2at6nobodyEv"}))),
+            case(asking(SHIM, "_ZN2at6nobodyEv")),
             ["error demo/_C.so: needs at::nobody, which no torch 2.6 to 2.8 of PyPI has"],
         ),
     ],
     "python-abi": [
-        (case(changed(name="demo/_C.cpython-312-x86_64-linux-gnu.so")), []),
         (case(changed(name="demo/_C.abi3.so"), ABI3), []),
         *(
-            (
-                case(changed(name=f"demo/_C.cpython-{own}-x86_64-linux-gnu.so"), file),
-                [
-                    f"error demo/_C.cpython-{own}-x86_64-linux-gnu.so: only cp{own} imports it, "
-                    f"and the wheel is for {tag}"
-                ],
-            )
-            for own, file, tag in (("310", ABI3, "cp39-abi3"), ("311", FILE, "cp312-cp312"))
-        ),
-        # A free-threaded Python has an ABI of its own, and so have its libraries.
-        *(
-            (
-                case(
-                    changed(name=f"demo/_C.cpython-{own}-x86_64-linux-gnu.so"), FREE_THREADED[tag]
-                ),
-                []
-                if says is None
-                else [
-                    f"error demo/_C.cpython-{own}-x86_64-linux-gnu.so: only {says} imports it, and "
-                    f"the wheel is for {tag}"
-                ],
-            )
-            for own, tag, says in (
-                ("314t", "cp314-cp314t", None),
-                ("314", "cp314-cp314", None),
-                ("314", "cp314-cp314t", "cp314"),
-                ("314t", "cp314-cp314", "cp314t"),
+            (case(changed(name=ONE_PYTHON.format(own)), file), says)
+            for own, file, says in (
+                ("312", FILE, []),
+                ("310", ABI3, [ONLY.format("310", "cp39-abi3")]),
+                ("311", FILE, [ONLY.format("311", "cp312-cp312")]),
+                # A free-threaded Python has an ABI of its own, and so have its libraries.
+                ("314t", FREE_THREADED, []),
+                ("314", WITH_GIL, []),
+                ("314", FREE_THREADED, [ONLY.format("314", "cp314-cp314t")]),
+                ("314t", WITH_GIL, [ONLY.format("314t", "cp314-cp314")]),
             )
         ),
         (
-            case(
-                changed(
-                    name="demo/_C.cpython-311-x86_64-linux-gnu.so",
-                    python=frozenset(),
-                    exports=frozenset({"PyInit__C"}),
-                )
-            ),
-            [
-                "error demo/_C.cpython-311-x86_64-linux-gnu.so: only cp311 imports it, and the "
-                "wheel is for cp312-cp312"
-            ],
+            case(asking(name=ONE_PYTHON.format("311"), exports=frozenset({"PyInit__C"}))),
+            [ONLY.format("311", "cp312-cp312")],
         ),
-        (case(python("PyList_New", "PyUnicode_Ready")), []),
-        (case(python("PyList_New", "PyUnicode_AsUTF8String"), ABI3), []),
-        (case(python("PyList_New", "PyUnicode_Ready"), ABI3), [OUTSIDE]),
-        (case(python("PyUnicode_Ready"), FILE.replace("cp312-cp312", "py3-none")), [OUTSIDE]),
+        (case(asking("PyList_New", "PyUnicode_Ready")), []),
+        (case(asking("PyList_New", "PyUnicode_AsUTF8String"), ABI3), []),
+        (case(asking("PyList_New", "PyUnicode_Ready"), ABI3), [OUTSIDE]),
+        (case(asking("PyUnicode_Ready"), FILE.replace("cp312-cp312", "py3-none")), [OUTSIDE]),
     ],
     "runtime": [
         *(
@@ -254,7 +234,14 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
             ["warning demo/_C.so: needs libcudart-0a1b2c3d.so.12: a second runtime beside torch's"],
         ),
         (
-            case(changed(unnamed=("libcudart-3582bce9.so.13",))),
+            case(
+                changed(
+                    undefined=(
+                        *RIGHT.undefined,
+                        dataclasses.replace(GLIBC, library="libcudart-3582bce9.so.13"),
+                    )
+                )
+            ),
             [
                 "error demo/_C.so: needs versions of symbols of libcudart-3582bce9.so.13, which it "
                 "does not name among those that it needs: the loader ends the process"
@@ -288,7 +275,7 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
     ],
     "platform-tag": [
         (
-            case(changed(versions={"GLIBC": "2.32"})),
+            case(changed(undefined=(dataclasses.replace(GLIBC, version="GLIBC_2.32"),))),
             ["error demo/_C.so: needs glibc 2.32, the tag promises 2.28"],
         ),
         (
@@ -349,7 +336,7 @@ def test_what_calls_the_driver_itself_may_have_no_gpu_code() -> None:
 def test_each_front_end_of_a_universal_wheel_has_a_torch_of_its_own() -> None:
     wheel = universal(torch=("2.6", "2.7"))
     old = next(part for part in wheel.parts if part.torch_release == "2.6")
-    library = changed(name=old.file, torch=frozenset({OLD}), python=frozenset())
+    library = asking(OLD, name=old.file)
     file = "demo-1.0-py3-none-manylinux_2_28_x86_64.whl"
     assert said(case(library, file, torch=">=2.6", claims=wheel), "torch-symbols") == []
     (says,) = said(case(library, file, torch=">=2.6"), "torch-symbols")
@@ -357,16 +344,16 @@ def test_each_front_end_of_a_universal_wheel_has_a_torch_of_its_own() -> None:
 
 
 def test_a_fault_of_metadata_is_said_once(tmp_path: Path) -> None:
-    def bend(members: dict[str, bytes]) -> None:
-        name = "demo-1.0.0.dist-info/METADATA"
-        members[name] = members[name].replace(b"Metadata-Version: ", b"Metadata-Version: 9", 1)
+    name = "demo-1.0.0.dist-info/METADATA"
+    for old, new in (
+        (b"Metadata-Version: ", b"Metadata-Version: 9"),
+        (b"\nVersion: 1", b"\nVersion: x"),
+    ):
 
-    def break_version(members: dict[str, bytes]) -> None:
-        name = "demo-1.0.0.dist-info/METADATA"
-        members[name] = members[name].replace(b"\nVersion: 1.0.0", b"\nVersion: one", 1)
+        def bend(members: dict[str, bytes], old: bytes = old, new: bytes = new) -> None:
+            members[name] = members[name].replace(old, new, 1)
 
-    for change in (bend, break_version):
-        (finding,) = judge_named(make_wheel(tmp_path, claims=None, bend=change))[1]
+        (finding,) = judge_named(make_wheel(tmp_path, claims=None, bend=bend))[1]
         assert finding.says.count("METADATA is not valid") == 1
 
 

@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elfmaker import linked
 from torchwheel.check.named_claims import fit_torch
 from torchwheel.check.torch_symbols import (
+    CPU,
+    GPU,
     ExportTable,
     add_release,
     decode,
@@ -16,10 +19,11 @@ from torchwheel.check.torch_symbols import (
     hash_of,
     main,
     read_torch_wheel,
-    symbols_by_release,
 )
 from torchwheel.inspect.library_facts import LibraryFacts
 from torchwheel_runtime.errors import UsageError
+from torchwheel_runtime.inspect.elf import UndefinedSymbol
+from wheelmaker import make_wheel
 
 FAIL = (
     "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
@@ -55,7 +59,8 @@ def test_a_release_between_others() -> None:
 
 
 def library(*torch: str, exports: tuple[str, ...] = ()) -> LibraryFacts:
-    return LibraryFacts("demo/_C.so", 1, torch=frozenset(torch), exports=frozenset(exports))
+    undefined = tuple(map(UndefinedSymbol, torch))
+    return LibraryFacts("demo/_C.so", undefined=undefined, exports=frozenset(exports))
 
 
 def test_the_torch_that_a_library_fits() -> None:
@@ -81,13 +86,40 @@ def test_what_no_torch_has() -> None:
     assert fit_torch(library("_ZN3c103hip9SetDeviceEa"), (), export_table()) is None
 
 
-def test_the_committed_list() -> None:
-    table = symbols_by_release()["2.11"]
-    assert "aoti_torch_get_current_cuda_stream" in table["libtorch_cuda.so"]
-    assert "aoti_torch_get_current_cuda_stream" not in table["libtorch_cpu.so"]
-    assert {"torch_call_dispatcher", "torch_library_impl"} <= table["libtorch_cpu.so"]
-    names = [name for library in table.values() for name in library]
-    assert all(name.startswith(("torch_", "aoti_torch_")) for name in names)
+def test_the_library_that_has_a_c_symbol() -> None:
+    table = export_table()
+    assert "2.11" in table.releases_by_library
+    for name, home in (
+        ("aoti_torch_get_current_cuda_stream", GPU),
+        ("torch_call_dispatcher", CPU),
+        ("torch_library_impl", CPU),
+        # Stable wheels may use no C++, and nothing that libtorch_python alone has.
+        (FAIL, None),
+        ("THPVariable_Check", None),
+    ):
+        assert table.home_of(name, "2.11") == home
+    assert table.home_of("torch_call_dispatcher", "2.6") is None
+
+
+def test_the_names_of_a_wheel_of_torch(tmp_path: Path) -> None:
+    defined = {
+        "libtorch_cpu.so": [FAIL, "torch_x", "puts"],
+        "libtorch_cuda.so": ["aoti_torch_y"],
+        "libtorch_python.so": ["THPVariable_Check", "torch_z"],
+        "libtorch_global_deps.so": ["torch_no"],
+    }
+    files = {f"torch/lib/{name}": linked(defined=names) for name, names in defined.items()}
+    path = make_wheel(tmp_path, name="torch", version="2.99.1", files=files, claims=None)
+    release, names = read_torch_wheel(path)
+    assert release == "2.99"
+    assert names == {
+        *(FAIL, "torch_x", "aoti_torch_y", "THPVariable_Check", "torch_z"),
+        *(CPU, GPU, f"{CPU}:torch_x", f"{GPU}:aoti_torch_y"),
+    }
+    table = add_release(ExportTable((), {}), release, names)
+    assert table.releases_by_library == ("2.99",)
+    found = [table.home_of(f"torch_{letter}", "2.99") for letter in "xz"]
+    assert found == [CPU, None]
 
 
 def test_another_wheel_is_refused() -> None:

@@ -11,11 +11,6 @@ from torchwheel.evidence.policy import Policy
 
 
 @pytest.fixture(scope="session")
-def root(tmp_path_factory) -> signing.Root:
-    return signing.open_root(tmp_path_factory.mktemp("roots") / "ours")
-
-
-@pytest.fixture(scope="session")
 def other_root(tmp_path_factory) -> signing.Root:
     return signing.open_root(tmp_path_factory.mktemp("roots") / "theirs")
 

@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 from evidence_cases import BUILD, COMMIT, OTHER_COMMIT, REPOSITORY, WORKFLOWS, save
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import signing
 from torchwheel.evidence import bundles
@@ -301,7 +299,7 @@ STATEMENTS = {
     ("predicateType",): ("https://evil.example/v1", "statement.predicateType: Input should be"),
     ("_type",): ("https://in-toto.io/Statement/v0.1", "statement._type: Input should be"),
     ("subject",): ([], "statement.subject: List should have at least 1 item"),
-    ("predicate",): ({}, "statement.predicate.buildDefinition: Field required"),
+    ("predicate",): ({}, "statement.predicate.buildDefinition.resolvedDependencies[0].uri: Field"),
     BUILDER: ("https://evil.example", f"provenance: expected builder {BUILD.signer}, as the cert"),
     (*SOURCE, "digest"): (
         {"gitCommit": OTHER_COMMIT},
@@ -354,62 +352,6 @@ def test_many_bundles_in_one_file(root, wheel, policy, verifier):
     lines = wheel.with_name("sha256.jsonl")
     lines.write_text("".join(json.dumps(signed(root, wheel)) + "\n" for _ in range(2)))
     verify_files({wheel: BUILDS}, [lines], Believed((policy,), verifier.read))
-
-
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.text()
-    | st.binary().map(lambda data: base64.b64encode(data).decode()),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=5,
-)
-
-
-@pytest.fixture(scope="module")
-def one_bundle(root, tmp_path_factory) -> tuple[Path, str]:
-    wheel = tmp_path_factory.mktemp("mutated") / "demo-1.0.0-py3-none-any.whl"
-    wheel.write_bytes(b"a wheel")
-    return wheel, json.dumps(signed(root, wheel))
-
-
-def paths(value: object, here: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    """The path of every part of a document."""
-    inner: list[tuple[str | int, object]] = []
-    if isinstance(value, dict):
-        inner = list(value.items())
-    elif isinstance(value, list):
-        inner = list(enumerate(value))
-    return [here, *(path for step, part in inner for path in paths(part, (*here, step)))]
-
-
-@settings(max_examples=60)
-@given(data=st.data())
-def test_a_mutated_bundle_is_refused_in_a_line(one_bundle, verifier, data):
-    wheel, text = one_bundle
-    content = json.loads(text)
-    path = data.draw(st.sampled_from(paths(content)[1:]))
-    value = data.draw(JSON)
-    mutated = changed(content, *path, value=value)
-    refused_or_equal(wheel, json.dumps(mutated).encode(), verifier)
-
-
-def refused_or_equal(wheel: Path, content: bytes, verifier) -> None:
-    """Either one printable line, or the same signer and subjects as before: never another's."""
-    bundle = wheel.with_name("mutated.sigstore.json")
-    bundle.write_bytes(content)
-    try:
-        found = verifier.read(bundle)
-    except TorchwheelError as error:
-        found, line = (), str(error)
-        is_one_line = line.isprintable() and len(line) < 2000
-    else:
-        is_one_line = True
-    assert is_one_line
-    for attestation in found:
-        assert attestation.signer.workflow == BUILD.signer
-        assert attestation.subjects == frozenset(signing.subjects_of([wheel]))
 
 
 def test_a_root_of_trust_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,6 @@
 import dataclasses
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -290,22 +288,3 @@ def test_a_malformed_root_of_trust(released, capsys, tmp_path, content, says):
     options = ["--repository", "owner/demo", "--trusted-root", str(file)]
     assert main(["verify", str(released), *options]) == 1
     assert capsys.readouterr().err.startswith(f"torchwheel: {file}: {says}")
-
-
-def test_the_signer_of_the_rehearsal(wheel, tmp_path, capsys):
-    """tests/signing.py as a program, as a stand-in of the forge's action calls it."""
-
-    def call(*arguments: str) -> str:
-        command = [sys.executable, str(SIGNER), "--root", str(tmp_path / "root"), *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-    trusted = call("trust").strip()
-    sums = tmp_path / "SHA256SUMS"
-    sums.write_text(f"{sha256(wheel)}  {wheel.name}\n")
-    call(
-        *("sign", "--repository", REPOSITORY, "--workflow", WORKFLOWS["release"]),
-        *("--commit", COMMIT, "--checksums", str(sums)),
-        *("--bundle", str(tmp_path / "evidence" / "all.sigstore.json")),
-    )
-    status, _ = verify(wheel, "--trusted-root", trusted, "--sums", str(sums), capsys=capsys)
-    assert status == 0

@@ -1,14 +1,15 @@
 """Images of builds: what is built, from which snapshot."""
 
 import dataclasses
-import http.server
+import platform
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from loopback import serving
+from loopback import answering
+from programmaker import program
 from torchwheel.image.debian import require_snapshot, service_of
 from torchwheel.image.recipes import (
     BaseImage,
@@ -62,8 +63,8 @@ def test_the_digest_changes_with_everything_that_decides_the_image():
 
 def test_a_rocm_image_has_the_python_of_its_system_or_another():
     rocm = load(ROOT / "tests" / "unit" / "matrix" / "ordinary_rocm.yaml")
-    other = image_of(rocm, variant(rocm, "rocm7.2-torch2.13-cp312"), ROOT, "x86_64")
-    its = image_of(rocm, variant(rocm, "rocm7.2-torch2.13-cp314"), ROOT, "x86_64")
+    other = image_of(rocm, variant(rocm, "rocm7.2-torch2.13-cp312"), ROOT)
+    its = image_of(rocm, variant(rocm, "rocm7.2-torch2.13-cp314"), ROOT)
     assert (other.name, its.name) == ("rocm-7.2-cp312", "rocm-7.2-cp314")
     assert other.needs["BASE_IMAGE"] == its
     assert other.needs["PYTHON_IMAGE"].name == "python-3.12-sid"
@@ -74,7 +75,7 @@ def test_a_rocm_image_has_the_python_of_its_system_or_another():
 
 def test_variants_of_one_toolkit_and_python_share_an_image(matrix):
     def built(name):
-        return image_of(matrix, variant(matrix, name), ROOT, "x86_64")
+        return image_of(matrix, variant(matrix, name), ROOT)
 
     assert built("cu124-torch2.6-cp312") == built("cu124-torch2.10-cp312")
     assert built("cu124-torch2.6-cp312") != built("cu124-torch2.6-cp313")
@@ -85,7 +86,7 @@ def test_variants_of_one_toolkit_and_python_share_an_image(matrix):
 
 
 def test_compilers_are_the_same_whatever_the_python(matrix):
-    made = image_of(matrix, variant(matrix, "cu124-torch2.6-cp312"), ROOT, "x86_64")
+    made = image_of(matrix, variant(matrix, "cu124-torch2.6-cp312"), ROOT)
     needs = dict.fromkeys(made.needs, "same")
     compilers = image_digest(made, needs, made.beside)
     other = dataclasses.replace(made, files={**made.files, "requirements.txt": "another"})
@@ -103,7 +104,7 @@ def of_torch(minor, **containers):
     made = parse_matrix(ORDINARY.replace('"2.13"', f'"{minor}"'), "matrix.yaml")
     changed = made.containers.model_copy(update=containers)
     one = variant(made, f"cu130-torch{minor}-cp312")
-    return image_of(made.model_copy(update={"containers": changed}), one, ROOT, "x86_64")
+    return image_of(made.model_copy(update={"containers": changed}), one, ROOT)
 
 
 @pytest.mark.parametrize("minor", torch_releases())
@@ -125,7 +126,7 @@ def test_a_toolkit_that_takes_no_compiler_with_the_standard_of_torch_is_one_line
     old = ORDINARY.replace("    source: pypi", '    source: pypi\n    host_compiler: {gcc: "<11"}')
     made = parse_matrix(old.replace('"2.13"', '"2.14"'), "matrix.yaml")
     with pytest.raises(UsageError) as raised:
-        image_of(made, variant(made, "cu130-torch2.14-cp312"), ROOT, "x86_64")
+        image_of(made, variant(made, "cu130-torch2.14-cp312"), ROOT)
     assert str(raised.value).startswith(
         "toolkit cu130: expected a g++ with C++20 for torch's headers (gcc >=11) that it takes "
         "(gcc <11), found 10.2 of bullseye, 12.2 of bookworm, 14.2 of trixie; leave this torch out"
@@ -133,7 +134,7 @@ def test_a_toolkit_that_takes_no_compiler_with_the_standard_of_torch_is_one_line
     made = parse_matrix(ORDINARY.replace('"2.13"', '"2.14"'), "matrix.yaml")
     cross = dataclasses.replace(variant(made, "cu130-torch2.14-cp312"), platform="linux_aarch64")
     with pytest.raises(UsageError, match=r"cu130: no cross compiler of bullseye has C\+\+20"):
-        image_of(made, cross, ROOT, "x86_64")
+        image_of(made, cross, ROOT)
 
 
 @pytest.mark.parametrize(
@@ -158,12 +159,12 @@ def test_the_base_and_the_limit_of_the_c_library_agree(base, glibc, possible):
 
 
 def test_the_toolkit_in_an_image_is_pinned_by_hash(matrix):
-    made = image_of(matrix, variant(matrix, "cu130-stable"), ROOT, "x86_64")
+    made = image_of(matrix, variant(matrix, "cu130-stable"), ROOT)
     pins = made.files["toolkit/toolkit.txt"].splitlines()
     assert {pin.split("==")[0] for pin in pins} >= {"nvidia-cuda-nvcc", "nvidia-nvvm"}
     assert all("--hash=sha256:" in pin for pin in pins)
     assert "TOOLKIT_IMAGE" not in made.needs
-    lifted = image_of(matrix, variant(matrix, "cu124-stable"), ROOT, "x86_64")
+    lifted = image_of(matrix, variant(matrix, "cu124-stable"), ROOT)
     assert lifted.needs["TOOLKIT_IMAGE"].name == "debian-trixie"
     assert "nvidia-cuda-toolkit" in lifted.args["PACKAGES"]
 
@@ -202,28 +203,30 @@ def test_what_has_no_image_is_one_line(matrix, tmp_path):
         image_of(matrix, dataclasses.replace(stable, toolkit=system), ROOT)
 
 
-def test_a_foreign_machine_is_cross_compiled_with_what_pypi_has_for_it(matrix):
+def test_a_foreign_machine_is_cross_compiled_with_what_pypi_has_for_it(matrix, monkeypatch):
     arm = dataclasses.replace(variant(matrix, "cu130-stable"), platform="linux_aarch64")
-    cross = image_of(matrix, arm, ROOT, "x86_64")
+    cross = image_of(matrix, arm, ROOT)
     assert cross.name.endswith("-for-aarch64")
     assert cross.args["CROSS"] == "g++-aarch64-linux-gnu"
     host, target = (cross.files[f"toolkit/{name}.txt"] for name in ("toolkit", "toolkit-aarch64"))
     assert "nvidia-cuda-runtime" in target
     assert "nvidia-cuda-nvcc==" not in target
     assert "nvidia-cuda-nvcc==" in host
-    native = image_of(matrix, arm, ROOT, "aarch64")
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    native = image_of(matrix, arm, ROOT)
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     assert native.args["CROSS"] == ""
     assert native.files["toolkit/toolkit.txt"] != host
     lifted = dataclasses.replace(variant(matrix, "cu124-stable"), platform="linux_aarch64")
     with pytest.raises(UsageError, match="build it on a machine of linux_aarch64"):
-        image_of(matrix, lifted, ROOT, "x86_64")
+        image_of(matrix, lifted, ROOT)
 
 
 def test_every_argument_an_image_gets_is_in_its_recipe(matrix):
     for one in resolve(matrix):
         if one.toolkit is None:
             continue
-        made = image_of(matrix, one, ROOT, "x86_64")
+        made = image_of(matrix, one, ROOT)
         for image in (made, *made.needs.values()):
             for name in [*image.args, *image.needs, *image.mirrors]:
                 assert f"ARG {name}" in image.recipe, (one.id, name)
@@ -235,9 +238,6 @@ def test_recipe_scripts_are_well_formed(tmp_path):
         subprocess.run(["bash", "-n", str(script)], check=True)
 
 
-# Packages of a fixed day, and the versions that are expected of them.
-
-
 DAY = "20261030T120000Z"
 
 
@@ -245,16 +245,8 @@ DAY = "20261030T120000Z"
 def service():
     """Has Debian's bullseye of one day."""
 
-    class Snapshots(http.server.BaseHTTPRequestHandler):
-        def do_HEAD(self):
-            there = self.path == f"/debian/{DAY}/dists/bullseye/InRelease"
-            self.send_response(200 if there else 404)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    with serving(Snapshots) as address:
+    there = f"/debian/{DAY}/dists/bullseye/InRelease"
+    with answering(lambda path: (200 if path == there else 404, {}, b"")) as address:
         yield address
 
 
@@ -297,7 +289,7 @@ def test_every_stage_of_an_image_is_of_its_day(matrix, monkeypatch):
     packages = rocm.packages.model_copy(update={"snapshot": older})
     toolkits = {**matrix.toolkits, "rocm7.2": rocm.model_copy(update={"packages": packages})}
     moved = matrix.model_copy(update={"toolkits": toolkits})
-    needs = image_of(moved, variant(moved, "rocm7.2-stable"), ROOT, "x86_64").needs
+    needs = image_of(moved, variant(moved, "rocm7.2-stable"), ROOT).needs
     assert needs["BASE_IMAGE"].args == {"SNAPSHOT": older}
     assert needs["BUILD_BASE"].args == {"SNAPSHOT": matrix.containers.snapshot}
     assert needs["BASE_IMAGE"].needs["BASE_IMAGE"] == BaseImage("sid", None, older)
@@ -321,15 +313,13 @@ def test_every_stage_of_an_image_is_of_its_day(matrix, monkeypatch):
     ],
 )
 def test_a_package_of_another_version_is_one_line(tmp_path, call, says):
-    apt = tmp_path / "apt-cache"
-    apt.write_text(
-        "#!/bin/sh\n"
-        'for name; do :; done\n[ "$2 $3" != "-t experimental" ] && [ $# = 4 ] && exit 9\n'
-        "case $name in hipcc) found=7.2.4+dfsg-1 ;; libcub-dev) found=2.3 ;;\n"
-        '  virtual) found="(none)" ;; *) exit 0 ;; esac\n'
-        'printf "%s:\\n  Installed: (none)\\n  Candidate: %s\\n" "$name" "$found"\n'
+    program(
+        tmp_path / "apt-cache",
+        'for name; do :; done\n[ "$2 $3" != "-t experimental" ] && [ $# = 4 ] && exit 9',
+        "case $name in hipcc) found=7.2.4+dfsg-1 ;; libcub-dev) found=2.3 ;;",
+        '  virtual) found="(none)" ;; *) exit 0 ;; esac',
+        'printf "%s:\\n  Installed: (none)\\n  Candidate: %s\\n" "$name" "$found"',
     )
-    apt.chmod(0o755)
     done = subprocess.run(
         ["bash", "-c", f"set -f; bash {ROOT}/pkg/torchwheel/data/docker/expect-versions.sh {call}"],
         env={"PATH": f"{tmp_path}:/usr/bin:/bin"},

@@ -2,13 +2,13 @@
 
 import json
 import os
-import stat
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from programmaker import program
 from torchwheel.image import images as images_module
 from torchwheel.image.engine import Engine
 from torchwheel.image.images import BuiltImage, describe_image, ensure_image
@@ -48,14 +48,10 @@ esac
 
 @pytest.fixture
 def engine(tmp_path, monkeypatch):
-    state, programs = tmp_path / "state", tmp_path / "bin"
-    state.mkdir()
-    programs.mkdir()
-    program = programs / "podman"
-    program.write_text(f"#!/bin/sh\n{PODMAN}")
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    return Engine("podman", {"STATE": str(state), "PUSHED": DIGEST})
+    (tmp_path / "state").mkdir()
+    program(tmp_path / "bin" / "podman", PODMAN)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    return Engine("podman", {"STATE": f"{tmp_path}/state", "PUSHED": DIGEST})
 
 
 def said(tmp_path):
@@ -229,5 +225,5 @@ def test_the_name_of_a_dated_image_needs_no_engine():
     absent = Engine("podman", {"PATH": "/nowhere"})
     for variant in resolve(matrix):
         if variant.toolkit:
-            image = image_of(matrix, variant, ROOT, "x86_64")
+            image = image_of(matrix, variant, ROOT)
             assert len(describe_image(absent, image).digest) == 64

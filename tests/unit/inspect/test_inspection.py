@@ -103,6 +103,13 @@ def test_the_runtimes_of_libraries() -> None:
     )
 
 
+INFO = "demo-1.0.0+cu126.dist-info"
+
+
+def with_file(name: str, data: bytes) -> dict[str, object]:
+    return {"bend": lambda members: members.update({name: data})}
+
+
 @pytest.mark.parametrize(
     ("changes", "field", "says"),
     [
@@ -112,25 +119,9 @@ def test_the_runtimes_of_libraries() -> None:
             "RECORD's hash",
         ),
         ({"bend_record": lambda text: text + "a,b\n"}, "record", "3 fields expected"),
-        (
-            {"bend": lambda members: members.update({"demo-1.0.0+cu126.dist-info/WHEEL": b"no"})},
-            "wheel",
-            "Root-Is-Purelib must be",
-        ),
-        (
-            {
-                "bend": lambda members: members.update(
-                    {"demo-1.0.0+cu126.dist-info/METADATA": b"no"}
-                )
-            },
-            "metadata",
-            "METADATA is not valid",
-        ),
-        (
-            {"bend": lambda members: members.update({"x-1.dist-info/a": b""})},
-            "record",
-            "one .dist-info",
-        ),
+        (with_file(f"{INFO}/WHEEL", b"no"), "wheel", "Root-Is-Purelib must be"),
+        (with_file(f"{INFO}/METADATA", b"no"), "metadata", "METADATA is not valid"),
+        (with_file("x-1.dist-info/a", b""), "record", "one .dist-info"),
     ],
 )
 def test_a_fault_is_a_fact(

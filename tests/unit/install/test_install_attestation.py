@@ -24,11 +24,6 @@ BESIDE = "https://host/attestation.sigstore.json"
 PROVENANCE = "https://host/demo.provenance"
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    return signing.open_root(tmp_path_factory.mktemp("roots") / "ours")
-
-
 @pytest.fixture
 def wheel(tmp_path):
     path = tmp_path / candidate("1.0+cu130torch2.11").file
@@ -100,7 +95,7 @@ def test_another_signer_of_the_repository(wheel, root, tmp_path, changes, says):
     refused(says, wheel, root, tmp_path, pages, provenance=PROVENANCE)
     widened = {"workflow": job.workflow, "self_hosted": True}
     if "ref" not in changes:
-        assert verify(wheel, root, tmp_path, pages, trust=widened, provenance=PROVENANCE).verified
+        assert verify(wheel, root, tmp_path, pages, trust=widened, provenance=PROVENANCE).ok
 
 
 def test_who_was_believed_is_named(wheel, root, tmp_path):
@@ -124,20 +119,20 @@ def test_a_bundled_package_has_the_tag_of_any_version(wheel, root, tmp_path):
         if says:
             refused(says, *here, pages, version=None, provenance=PROVENANCE)
         else:
-            assert verify(*here, pages, version=None, provenance=PROVENANCE).verified
+            assert verify(*here, pages, version=None, provenance=PROVENANCE).ok
 
 
 @pytest.mark.parametrize("repository", ["owner/demo", None])
 def test_the_bundle_beside_a_wheel_of_our_index(wheel, root, tmp_path, repository):
     pages = {BESIDE: bundle(root, wheel)}
     signature = verify(wheel, root, tmp_path, pages, repository, described=True)
-    assert signature.verified
+    assert signature.ok
     assert signature.says.startswith("https://github.com/owner/demo, .github/workflows/release.yml")
 
 
 def test_the_provenance_of_pep_740(wheel, root, tmp_path):
     pages = {PROVENANCE: provenance(bundle(root, wheel))}
-    assert verify(wheel, root, tmp_path, pages, provenance=PROVENANCE).verified
+    assert verify(wheel, root, tmp_path, pages, provenance=PROVENANCE).ok
 
 
 def refused(says, *arguments, **changes):
@@ -176,11 +171,11 @@ def test_a_malformed_provenance(wheel, root, tmp_path, content):
 
 def test_without_an_attestation_or_without_the_extra(wheel, root, tmp_path, monkeypatch):
     signature = verify(wheel, root, tmp_path, {}, None)
-    assert (signature.verified, signature.says) == (False, "the index offers no attestation")
+    assert (signature.ok, signature.says) == (False, "the index offers no attestation")
     monkeypatch.setitem(sys.modules, "torchwheel.evidence.bundles", None)
     pages = {BESIDE: bundle(root, wheel)}
     signature = verify(wheel, root, tmp_path, pages, None, described=True)
-    assert not signature.verified
+    assert not signature.ok
     assert "the extra `evidence`" in signature.says
     with pytest.raises(ModuleNotFoundError):
         verify(wheel, root, tmp_path, pages, described=True)

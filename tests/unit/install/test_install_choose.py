@@ -67,6 +67,10 @@ FITS = candidate("1.0+cu130torch2.11")
         (candidate("1.0+xpu"), {"torch": "2.11.0+cpu"}, ["backend"]),
         (candidate("1.0+xpu"), {"torch": "2.11.0+xpu"}, []),
         (candidate("1.0+npu"), {"torch": "2.11.0+xpu"}, ["backend"]),
+        (candidate("1.0+gaudi000"), {"torch": "2.11.0+hpu.1.21"}, []),
+        (candidate("1.0+rocm"), {}, ["backend"]),
+        (candidate("1.0+cuda"), {}, []),
+        (candidate("1.0+cuda"), {"torch": "2.11.0+cpu"}, ["backend"]),
         (candidate("1.0+cpu"), {"torch": "2.11.0+xpu"}, ["backend"]),
         (candidate("1.0+cu130"), {"torch": "2.11.0+xpu"}, ["backend"]),
         (candidate("1.0", "py3-none"), {"torch": "2.11.0+xpu"}, []),
@@ -185,50 +189,23 @@ def test_the_needs_of_claims():
     ]
 
 
-# What the local versions of other people's wheels say.
-
-
-def aten(torch, kernels=(), **more):
-    return WheelNeeds("aten", (f"=={torch}.*",), kernels, **more)
-
-
-CU124, CU13, CU12 = Kernels("cuda", "12.4"), Kernels("cuda", "13.0"), Kernels("cuda", "12")
-
-
 @pytest.mark.parametrize(
-    ("local", "needs"),
+    ("said", "needs"),
     [
-        ("cu124torch2.6", aten("2.6", (CU124,))),  # fusedops, mjun0812's flash-attn
-        ("cu12torch2.6cxx11abiFALSE", aten("2.6", (CU12,), old_abi=True)),  # Dao-AILab
-        ("cu12torch2.10cxx11abiTRUE", aten("2.10", (CU12,), old_abi=False)),
-        ("pt26cu124", aten("2.6", (CU124,))),  # PyG
-        ("pt211cu130", aten("2.11", (CU13,))),
-        ("pt26cpu", aten("2.6", for_cpu=True)),
-        ("torch2.6.0.cu124", aten("2.6", (CU124,))),
-        ("torch251", aten("2.5")),
-        ("cu130", WheelNeeds(kernels=(CU13,))),  # xformers, torchao
-        ("cuda12.4", WheelNeeds(kernels=(CU124,))),
-        ("cpu", WheelNeeds(for_cpu=True)),
-        ("cputorch2.6", aten("2.6", for_cpu=True)),
-        ("rocm6.2torch2.6", aten("2.6", (Kernels("rocm", "6.2"),))),
-        ("rocm624", WheelNeeds(kernels=(Kernels("rocm", "6.2"),))),
-        ("rocm6", WheelNeeds(kernels=(Kernels("rocm", "6"),))),
-        ("g3f2a91c", WheelNeeds()),
-        ("ubuntu1", WheelNeeds()),
-        ("focus124", WheelNeeds()),
+        (LocalVersion(), WheelNeeds()),
+        (
+            LocalVersion("2.6", cuda="12.4"),
+            WheelNeeds("aten", ("==2.6.*",), (Kernels("cuda", "12.4"),)),
+        ),
+        (LocalVersion("2.6", new_strings=False), WheelNeeds("aten", ("==2.6.*",), old_abi=True)),
+        (LocalVersion("2.6", new_strings=True), WheelNeeds("aten", ("==2.6.*",), old_abi=False)),
+        (LocalVersion("2.9", or_later=True), WheelNeeds("aten", (">=2.9",))),
+        (LocalVersion(rocm="6.2"), WheelNeeds(kernels=(Kernels("rocm", "6.2"),))),
+        (LocalVersion(cpu=True), WheelNeeds(for_cpu=True)),
     ],
 )
-def test_a_name(local, needs):
-    assert needs_of_name(read_local_version(Version(f"1.0.0+{local}"))) == needs
-
-
-def test_a_version_for_a_gpu_is_not_for_cpus():
-    assert read_local_version(Version("1+cpu.cu126")) == LocalVersion(cuda="12.6")
-    assert read_local_version(None) == LocalVersion()
-
-
-def test_a_version_without_a_local_part_says_nothing():
-    assert needs_of_name(read_local_version(Version("1.0.0"))) == WheelNeeds()
+def test_what_a_local_version_needs(said, needs):
+    assert needs_of_name(said) == needs
 
 
 @given(st.from_regex(r"[a-z0-9]{1,20}(\.[a-z0-9]{1,9}){0,3}", fullmatch=True))

@@ -65,6 +65,7 @@ def test_addresses_are_absolute():
     [
         f'<a href="../../files/{FILE}#sha256={DIGEST}">x</a>',
         f'<a href="../../files/{FILE}#egg=demo&sha256={DIGEST}">x</a>',
+        f'<A HREF = " ../../files/{FILE}#sha256={DIGEST.upper()} ">x</A>',
         f'<base href="/files/"><a href="{FILE}#sha256={DIGEST}">x</a>',
         f'<base href="https://host/files/"><base href="/x/"><a href="{FILE}#sha256={DIGEST}">x</a>',
     ],
@@ -81,11 +82,32 @@ def test_a_page_of_links_has_those_of_the_project():
     url, (one,) = find_page("https://host/links.html", "demo", fetch)
     assert (url, one.url) == ("https://host/links.html", f"https://host/{FILE}")
     assert find_page("https://host/links.html", "nothing", fetch) is None
+    # A host that leads to its front page where it has nothing.
+    fetch.pages["https://host/links.html/demo/"] = "<html>log in</html>"
+    assert find_page("https://host/links.html", "demo", fetch) == (url, (one,))
+
+
+@pytest.mark.parametrize("answer", ['{"error": "no such page"}', "{", None])
+def test_a_guessed_document_that_is_not_ours_counts_for_nothing(answer):
+    class Odd(Pages):
+        def page(self, url, accept):
+            if url.endswith("index.json") and answer is None:
+                raise TorchwheelError(f"{url}: expected an answer, found status 500")
+            return super().page(url, accept)
+
+    page = f'<a href="{FILE}#sha256={DIGEST}">x</a>'
+    odd = Odd({HERE: page, f"{HERE}index.json": answer})
+    assert len(find_page(INDEX, "demo", odd)[1]) == 1
 
 
 def test_the_query_of_an_address_stays_behind_the_path():
     fetch = Pages({f"{HERE}?token=x": document(entry(FILE))})
-    assert find_page(f"{INDEX}/?token=x", "demo", fetch)[0] == f"{HERE}?token=x"
+    url, (one,) = find_page(f"{INDEX}/?token=x#y", "demo", fetch)
+    assert url == f"{HERE}?token=x"
+    assert one.url == f"https://host/files/{FILE}?token=x"
+    fetch = Pages({f"{HERE}?token=x": document(entry(FILE, **{"core-metadata": True}))})
+    (one,) = find_page(f"{INDEX}?token=x", "demo", fetch)[1]
+    assert one.metadata == (f"https://host/files/{FILE}.metadata?token=x", None)
 
 
 NONE, NINES = "py3-none-any.whl", "9" * 5000

@@ -33,6 +33,7 @@ cuda: Optional[str] = None
 hip: Optional[str] = '6.4.43484-123eb5128'
 """
 SOURCE = "__version__ = '2.12.0a0+gitf1a6e6c'\ncuda = None\nhip = None\n"
+INTEL = f"{SOURCE}xpu: Optional[str] = '20250301'\n"
 OLD_STRINGS = 'set(TORCH_CXX_FLAGS "-D_GLIBCXX_USE_CXX11_ABI=0")\n'
 
 
@@ -63,13 +64,17 @@ def installed(tmp_path, monkeypatch):
         (CUDA, "", ("2.11.0+cu130", "13.0", None)),
         (ROCM, None, ("2.9.1+rocm6.4", None, "6.4.43484-123eb5128")),
         (SOURCE, None, ("2.12.0a0+gitf1a6e6c", None, None)),
+        (INTEL, None, ("2.12.0a0+gitf1a6e6c", None, None)),
         ("__version__ = '2.6'\ncuda = '12.4'\n", OLD_STRINGS, ("2.6", "12.4", None)),
     ],
-    ids=["CUDA", "ROCm", "source", "old strings"],
+    ids=["CUDA", "ROCm", "source", "Intel's", "old strings"],
 )
 def test_a_torch_is_read_and_not_imported(installed, version, config, facts):
     folder = installed(version, config)
-    assert find_torch() == Torch(*facts, folder, old_abi=config == OLD_STRINGS)
+    xpu = "20250301" if version == INTEL else None
+    found = find_torch()
+    assert found == Torch(*facts, folder, old_abi=config == OLD_STRINGS, xpu=xpu)
+    assert found.other == ("xpu" if xpu else None)
     assert "torch" not in sys.modules
 
 

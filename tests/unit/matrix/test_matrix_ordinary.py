@@ -13,7 +13,7 @@ from torchwheel.matrix.kernel_builds import select_kernels
 from torchwheel.matrix.load import load, parse
 from torchwheel.matrix.render import MatrixPlan, matrix_text
 from torchwheel.matrix.variants import resolve, select
-from torchwheel.pipeline.container_options import requirements_to_try
+from torchwheel.pipeline.cibuildwheel import requirements_to_try
 from torchwheel.pipeline.wheels import with_archs
 from torchwheel_runtime.errors import UsageError
 

@@ -11,20 +11,13 @@ from torchwheel.matrix.variants import resolve
 from torchwheel.pipeline import before_images, in_container
 from torchwheel.pipeline.before_images import ready_engine
 from torchwheel.toolkit.torch_files import TorchFile
+from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 ROOT = Path(__file__).parents[3]
 MATRIX = (ROOT / "tests" / "unit" / "matrix" / "ordinary.yaml").read_text()
 # An engine that has the releases that images begin with, and no image.
 WORKS = 'case "$*" in *base:*) echo layers ;; info*) echo "$ROOT" ;; *" inspect "*) exit 1 ;; esac'
-
-
-class Quiet:
-    def say(self, text):
-        pass
-
-    def step(self, text):
-        pass
 
 
 @pytest.fixture

@@ -11,15 +11,13 @@ from torchwheel.image.images import BuiltImage
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
 from torchwheel.pipeline import in_container
-from torchwheel.pipeline.inputs import Run
-from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def smoke_emulated(tmp_path, monkeypatch):
+def smoke_emulated(tmp_path, monkeypatch, run_of):
     """Tries a wheel of a variant with a function in place of the container."""
     monkeypatch.setattr(in_container, "_HANDLERS", tmp_path)
     (tmp_path / "qemu-aarch64").touch()
@@ -28,8 +26,7 @@ def smoke_emulated(tmp_path, monkeypatch):
     monkeypatch.setattr(in_container, "_smoke_record", lambda *_: "record")
     matrix = load(ROOT / "matrix.yaml")
     engine = Engine("podman", {})
-    (tmp_path / "cache").mkdir()
-    run = Run(matrix, ROOT, ROOT, tmp_path / "dist", tmp_path / "cache", "", (), Quiet(), engine, 2)
+    run = run_of(matrix, ROOT, engine=engine)
 
     def smoke(name: str, container: Callable[[Engine, list[str], Path], bool]) -> object:
         monkeypatch.setattr(Engine, "succeeds", container)

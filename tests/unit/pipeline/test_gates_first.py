@@ -14,10 +14,8 @@ from torchwheel.pipeline import variant as module
 from torchwheel.pipeline.build_records import BuiltWheel
 from torchwheel.pipeline.executors import Assembler
 from torchwheel.pipeline.in_container import Container
-from torchwheel.pipeline.inputs import Run
 from torchwheel.pipeline.on_host import Host
 from torchwheel.smoke.smoke_record import MachineRecord, SmokeRecord, TestReport
-from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
 from wheelmaker import make_wheel
 
@@ -30,7 +28,7 @@ FAILED = SmokeRecord(
 
 
 @pytest.fixture
-def judge(tmp_path, monkeypatch):
+def judge(tmp_path, monkeypatch, run_of):
     """`judge(variant, gate)`: the error of a wheel whose tests fail, and all that was asked of it.
 
     `gate` is the error of its gates, if they do not hold.
@@ -59,12 +57,8 @@ def judge(tmp_path, monkeypatch):
             monkeypatch.setattr(builder, "build", answer("build", BuiltWheel(wheel)))
             monkeypatch.setattr(builder, "smoke", answer("smoke", smoke))
         monkeypatch.setattr(Container, "_run_cibuildwheel", answer("build", (wheel, smoke)))
-        for folder in ("dist/.torchwheel", "cache"):
-            (tmp_path / folder).mkdir(parents=True)
-        run = Run(
-            *(MATRIX, Path.cwd(), Path.cwd(), tmp_path / "dist", tmp_path / "cache"),
-            *("digest", (), Quiet(), contained),
-        )
+        (tmp_path / "dist/.torchwheel").mkdir(parents=True)
+        run = run_of(MATRIX, Path.cwd(), engine=contained)
         with pytest.raises(TorchwheelError) as error:
             module.build_variant(run, variant)
         return str(error.value), asked

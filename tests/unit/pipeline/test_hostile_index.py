@@ -1,7 +1,6 @@
-"""`torchwheel build NAME==VERSION` from an index that lies: what is taken and what is said."""
+"""An sdist is found on an index, which may lie, and taken by its hash; none of its code is run."""
 
 import hashlib
-import http.server
 import json
 import os
 import threading
@@ -9,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from loopback import serving
+from loopback import answering
 from torchwheel.index import client
+from torchwheel.index.client import files_offered, find_sdist
+from torchwheel.matrix.forms import parse_source
+from torchwheel.pipeline.sources import download_release
 from torchwheel.sdist.request import find_source
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
@@ -28,41 +30,31 @@ def document(url="/f", **entry):
 
 
 def anchor(href):
-    return ("text/html", f'<a href="{href}">x</a>'.encode())
+    return ("text/html", f'<a href="{href}">x</a> <a>no</a><a href="y">'.encode())
 
 
 @pytest.fixture
 def build(tmp_path, monkeypatch):
     """Builds from an index of answers by path; a text is the place that it redirects to."""
-    asked = []
+    answers = {}
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        answers: dict = {}
+    def answer(path):
+        found = answers.get(path)
+        if isinstance(found, str):
+            return 302, {"Location": found}, b""
+        kind, body = found or ("text/plain", b"")
+        return 200 if found else 404, {"Content-Type": kind}, body
 
-        def do_GET(self):
-            asked.append(self.path)
-            answer = self.answers.get(self.path)
-            if isinstance(answer, str):
-                self.send_response(302)
-                self.send_header("Location", answer)
-            else:
-                self.send_response(200 if answer else 404)
-                self.send_header("Content-Type", answer[0] if answer else "text/plain")
-            self.end_headers()
-            self.wfile.write(answer[1] if isinstance(answer, tuple) else b"")
-
-        def log_message(self, *_):
-            pass
-
-    def run(answers, index="{}/simple"):
-        Handler.answers = {"/f": SDIST, f"/{FILE}": SDIST, **answers}
+    def run(changed, index="{}/simple"):
+        answers.clear()
+        answers.update({"/f": SDIST, f"/{FILE}": SDIST, **changed})
         monkeypatch.setenv("PIP_INDEX_URL", index.format(address))
         return find_source("conv==1.0", tmp_path / "cache", Quiet())
 
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     (tmp_path / FILE).write_bytes(DATA)
-    with serving(Handler) as address:
-        run.here, run.asked = tmp_path, asked
+    with answering(answer) as address:
+        run.here, run.address = tmp_path, address
         yield run
 
 
@@ -89,6 +81,8 @@ def refused(build, *arguments, **options):
 
 
 PAGE = "/simple/conv/"
+MISMATCH = f"hash mismatch: {FILE}: expected sha256 {'0' * 64} by {{}}, found "
+NO_SDIST = "conv==1.0: expected an sdist on http"
 LEADS = "expected links to http or https, found "
 ADDRESS = "expected https://, file:// or, on loopback, http://"
 
@@ -110,7 +104,7 @@ def test_what_is_right_is_taken(build):
         (lambda _: {PAGE: document(hashes={})}, "expected a sha256, found none"),
         (lambda _: {PAGE: document(hashes={"md5": "0" * 32})}, "expected a sha256, found none"),
         (lambda _: {PAGE: document(hashes={"sha256": ""})}, "hashes.sha256: expected 64 hex"),
-        (lambda _: {PAGE: document(hashes={"sha256": "0" * 64})}, "hash mismatch: conv-1.0.tar.gz"),
+        (lambda _: {PAGE: document(hashes={"sha256": "0" * 64})}, MISMATCH.format("the index")),
         (lambda _: {PAGE: anchor(f"/{FILE}#md5=0")}, "expected a sha256, found none"),
         (lambda _: {PAGE: "ftp://127.0.0.1:9/conv/"}, ADDRESS),
         (lambda here: {PAGE: f"{here}"}, "found status 302"),
@@ -124,6 +118,8 @@ def test_what_is_right_is_taken(build):
         (lambda _: {PAGE: document(), "/f": "http://user:secret@127.0.0.1/f"}, "****@127.0.0.1/f"),
         (lambda _: {PAGE: document(), "/f": ("x", b"x" * 100)}, "expected at most 0 KiB"),
         (lambda _: {PAGE: document("data:,the%20sdist")}, ADDRESS),
+        (lambda _: {PAGE: document(filename="conv-1.0-py3-none-any.whl")}, NO_SDIST),
+        (lambda _: {PAGE: ("text/html", b"<![>")}, "/simple/conv/: expected HTML, found "),
     ],
 )
 def test_a_lie_is_one_line(build, monkeypatch, answers, says):
@@ -178,3 +174,58 @@ def test_an_index_in_a_folder_leads_to_its_files(build):
     (folder / "index.html").write_text(f'<a href="../../{FILE}#sha256={DIGEST}">x</a>')
     taken = build({}, index=(build.here / "index").as_uri())
     assert (taken.read_bytes(), Path(taken).name) == (DATA, FILE)
+
+
+def test_of_all_files_of_a_project_the_sdist_of_the_release_is_taken(build):
+    names = ("my_conv-1.0.tar.gz", "my_conv-1.5.2.zip", "my_conv-1.5.2.tar.gz", "x-1.5.2.tar.gz")
+    files = [
+        {"filename": name, "url": f"../../f/{name}", "hashes": {"sha256": DIGEST}, "size": 3}
+        for name in ("my_conv-1.5.2-py3-none-any.whl", *names)
+    ]
+    page = {"meta": {"api-version": "1.0"}, "name": "My_Conv", "files": files}
+    build({PAGE: document(), "/simple/my-conv/": (JSON, json.dumps(page).encode())})
+    found = find_sdist("My.Conv", "1.5.2", {"PIP_INDEX_URL": f"{build.address}/simple/"})
+    url = f"{build.address}/f/my_conv-1.5.2.tar.gz"
+    assert (found.name, found.url, found.sha256) == ("my_conv-1.5.2.tar.gz", url, DIGEST)
+
+
+def test_another_file_than_the_pinned_one_is_not_taken(build):
+    build({PAGE: document()})
+    with pytest.raises(TorchwheelError) as raised:
+        download_release(parse_source("conv==1.0"), "0" * 64, build.here / "pinned", Quiet())
+    assert str(raised.value).startswith(MISMATCH.format("project.sha256"))
+    assert [path for path in (build.here / "pinned").rglob("*") if path.is_file()] == []
+
+
+def test_the_files_of_every_index_are_found_and_one_without_the_project_has_none(build):
+    build({PAGE: document()})
+    for name in ("here/conv", "empty"):
+        (build.here / name).mkdir(parents=True)
+    page = f'<a href="conv-2.0.tar.gz#sha256={"0a" * 32}">x</a>'
+    (build.here / "here/conv/index.html").write_text(page)
+    folders = ((build.here / name).as_uri() for name in ("here", "empty", "no"))
+    extra = " ".join([f"{build.address}/other", *folders])
+    environ = {"PIP_INDEX_URL": f"{build.address}/simple", "PIP_EXTRA_INDEX_URL": extra}
+    found = [(file.name, file.sha256) for file in files_offered("Conv", environ)]
+    assert found == [(FILE, DIGEST), ("conv-2.0.tar.gz", "0a" * 32)]
+    environ["PIP_EXTRA_INDEX_URL"] = "http://127.0.0.1:1/"
+    with pytest.raises(TorchwheelError, match=r"^http://127.0.0.1:1/conv/: expected an answer, "):
+        files_offered("conv", environ)
+
+
+ODD_ADDRESSES = (
+    *("http://[::1", "http://[::1]:x/", "http://localhost:99999/"),
+    *("http://a..b/", "http://\udcff/"),
+    *("file:///tmp/%00/", "file:///tmp/\0/", "https://ex\u2100mple.com/", "http://", "data:,x", ""),
+)
+
+
+@pytest.mark.parametrize("address", ODD_ADDRESSES)
+def test_an_odd_address_is_one_line_and_a_link_to_it_hides_no_other(address, tmp_path):
+    with pytest.raises(TorchwheelError) as caught:
+        find_sdist("x", "1.0", {"PIP_INDEX_URL": address or "x"})
+    assert str(caught.value).isprintable()
+    page = tmp_path / "x" / "index.html"
+    page.parent.mkdir()
+    page.write_text(f'<a href="{address}">x</a><a href="x-1.0.tar.gz">x</a>', errors="replace")
+    assert find_sdist("x", "1.0", {"PIP_INDEX_URL": tmp_path.as_uri()}).name == "x-1.0.tar.gz"

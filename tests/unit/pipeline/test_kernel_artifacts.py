@@ -15,9 +15,8 @@ from torchwheel.image.images import BuiltImage
 from torchwheel.matrix.kernel_builds import select_kernels
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
-from torchwheel.pipeline import kernel_artifacts
-from torchwheel.pipeline.container_options import options_of
-from torchwheel.pipeline.inputs import Run, cache_key
+from torchwheel.pipeline import container_options, kernel_artifacts
+from torchwheel.pipeline.inputs import cache_key
 from torchwheel.pipeline.kernel_artifacts import (
     KernelArtifact,
     KernelInputs,
@@ -29,9 +28,8 @@ from torchwheel.pipeline.kernel_artifacts import (
     read_artifact,
     write_manifest,
 )
-from torchwheel.pipeline.variant import built_twice
+from torchwheel.pipeline.variant import is_reproduced
 from torchwheel_runtime.builder.objects import CompiledObject
-from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel_runtime.shards import Shard, parse_shard
 
@@ -193,27 +191,28 @@ def test_a_good_artifact_is_used_though_another_one_is_malformed(tmp_path):
 
 @pytest.mark.parametrize("twice", [True, False])
 @pytest.mark.parametrize("compiled", [(), (True,), (False,), (True, False)])
-def test_a_wheel_of_linked_kernels_was_built_twice_if_they_were(tmp_path, twice, compiled):
-    matrix = load(MATRIX)
-    (variant,) = select(matrix, ["cu130-stable"])
+def test_a_wheel_of_linked_kernels_was_built_twice_if_they_were(tmp_path, run_of, twice, compiled):
+    run = run_of(twice=twice)
+    (variant,) = select(run.matrix, ["cu130-stable"])
     artifacts = tuple(
         KernelArtifact(tmp_path, Manifest(INPUTS, "1/1", value, ()), "ab") for value in compiled
     )
-    run = Run(matrix, tmp_path, tmp_path, tmp_path, tmp_path, "", (), Quiet(), twice=twice)
     run = dataclasses.replace(run, linked={variant.id: artifacts})
-    assert built_twice(run, variant) == (twice and all(compiled))
+    assert is_reproduced(run, variant) == (twice and all(compiled))
 
 
-def test_a_container_sees_the_artifacts_and_may_be_forbidden_to_compile(tmp_path, monkeypatch):
-    matrix = load(MATRIX)
-    (variant,) = select(matrix, ["cu130-stable"])
+def test_a_container_sees_the_artifacts_and_may_be_forbidden_to_compile(
+    tmp_path, run_of, monkeypatch
+):
+    run = run_of()
+    monkeypatch.setattr(container_options, "torch_headers", lambda *_: tmp_path / "torch")
+    (variant,) = select(run.matrix, ["cu130-stable"])
     shards = [make(tmp_path, shard=shard) for shard in ("1/2", "2/2")]
-    run = Run(matrix, tmp_path, tmp_path, tmp_path / "dist", tmp_path / "cache", "", (), Quiet())
     linked = {variant.id: choose_artifacts(tmp_path, INPUTS)}
     image = BuiltImage("image", "0123", "4567")
 
     def options(run):
-        return options_of(run, variant, Engine("podman", {}), image, tmp_path / "torch", {})
+        return container_options.options_of(run, variant, Engine("podman", {}), image, {})
 
     only = options(dataclasses.replace(run, linked=linked, kernels_only=True))
     inside = [f"/kernels/{path.name}" for path in shards]
@@ -226,11 +225,10 @@ def test_a_container_sees_the_artifacts_and_may_be_forbidden_to_compile(tmp_path
     assert not [name for name in without.environment if name.startswith("TORCHWHEEL_KERNELS")]
 
 
-def test_kernels_of_another_run_build_the_wheel_again(tmp_path):
-    matrix = load(MATRIX)
-    (variant,) = select(matrix, ["cu130-stable"])
+def test_kernels_of_another_run_build_the_wheel_again(tmp_path, run_of):
+    run = run_of()
+    (variant,) = select(run.matrix, ["cu130-stable"])
     make(tmp_path)
-    run = Run(matrix, tmp_path, tmp_path, tmp_path, tmp_path, "", (), Quiet())
     linked = {variant.id: choose_artifacts(tmp_path, INPUTS)}
     keys = [cache_key(one, variant, []) for one in (run, dataclasses.replace(run, linked=linked))]
     assert keys[0] != keys[1]

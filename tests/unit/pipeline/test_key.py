@@ -1,19 +1,20 @@
 """Every input that can change a wheel is in its cache key, so that a change builds it again."""
 
 import dataclasses
-from pathlib import Path
 
-from torchwheel.matrix.load import load
+import pytest
+
 from torchwheel.matrix.variants import select
-from torchwheel.pipeline.inputs import BuildPaths, Run, build_environment, cache_key
+from torchwheel.pipeline.inputs import BuildPaths, build_environment, cache_key
 from torchwheel_runtime.builder import recipe
-from torchwheel_runtime.console import Quiet
-
-MATRIX = Path(__file__).parents[1] / "matrix" / "full.yaml"
 
 
-def test_bundled_are_in_the_key_by_name_and_bytes(tmp_path):
-    run = Run(load(MATRIX), tmp_path, tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
+@pytest.fixture
+def run(run_of):
+    return run_of()
+
+
+def test_bundled_are_in_the_key_by_name_and_bytes(tmp_path, run):
     (variant,) = select(run.matrix, ["pure"])
     helper = tmp_path / "helper-1-py3-none-any.whl"
     keys = {cache_key(run, variant, [])}
@@ -23,17 +24,14 @@ def test_bundled_are_in_the_key_by_name_and_bytes(tmp_path):
     assert len(keys) == 4
 
 
-def test_the_tests_without_a_gpu_are_in_the_key(tmp_path):
-    matrix = load(MATRIX)
-    smoke = matrix.smoke.model_copy(update={"without_gpu": ("test_load.py",)})
-    run = Run(matrix, tmp_path, tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
-    chosen = dataclasses.replace(run, matrix=matrix.model_copy(update={"smoke": smoke}))
-    for variant in select(matrix, ["pure", "cu130-stable"]):
+def test_the_tests_without_a_gpu_are_in_the_key(run, run_of):
+    smoke = run.matrix.smoke.model_copy(update={"without_gpu": ("test_load.py",)})
+    chosen = run_of(run.matrix.model_copy(update={"smoke": smoke}))
+    for variant in select(run.matrix, ["pure", "cu130-stable"]):
         assert cache_key(run, variant, []) != cache_key(chosen, variant, [])
 
 
-def test_torchwheels_own_headers_are_in_the_key(tmp_path, monkeypatch):
-    run = Run(load(MATRIX), tmp_path, tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
+def test_torchwheels_own_headers_are_in_the_key(tmp_path, run, monkeypatch):
     (variant,) = select(run.matrix, ["cu130-stable"])
     monkeypatch.setattr(recipe, "INCLUDE", tmp_path)
     keys = {cache_key(run, variant, [])}
@@ -43,8 +41,7 @@ def test_torchwheels_own_headers_are_in_the_key(tmp_path, monkeypatch):
     assert len(keys) == 3
 
 
-def test_an_operator_that_is_switched_off_is_in_the_key(tmp_path, monkeypatch):
-    run = Run(load(MATRIX), tmp_path, tmp_path, tmp_path, tmp_path, "digest", (), Quiet())
+def test_an_operator_that_is_switched_off_is_in_the_key(run, monkeypatch):
     (variant,) = select(run.matrix, ["cu130-stable"])
     paths = BuildPaths("/toolkit", "/torch", "/build", "/shared")
     keys, switches = set(), {}

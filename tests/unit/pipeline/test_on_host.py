@@ -1,7 +1,6 @@
 """What a build on this machine waits for: its toolkit, and torch's headers if it includes them."""
 
 import contextlib
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,8 @@ from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline import on_host
 from torchwheel.pipeline import wheels as wheels_
-from torchwheel.pipeline.inputs import Clock, Run
+from torchwheel.pipeline.inputs import Clock
 from torchwheel.pipeline.schedule import in_order
-from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.toolkit.host import HostCompiler
 
 MATRIX = load(Path("matrix.yaml"))
@@ -22,7 +20,7 @@ PARTS = [part for part in UNIVERSAL.parts if on_host.container_reason(part) is N
 
 
 @pytest.fixture
-def provided(tmp_path, monkeypatch):
+def provided(tmp_path, monkeypatch, run_of):
     """`provided(parts)`: the torches whose headers they asked for, and the most at a toolkit."""
     asked, at_work = [], AtWork()
 
@@ -35,7 +33,7 @@ def provided(tmp_path, monkeypatch):
         return tmp_path / "headers"
 
     def environments(parts: list[Variant]) -> tuple[list[str], int, list[dict[str, str]]]:
-        run = Run(MATRIX, tmp_path, tmp_path, tmp_path, tmp_path, "digest", ("sccache",), Quiet())
+        run = run_of(MATRIX, launcher=("sccache",))
 
         def environment(part: Variant) -> dict[str, str]:
             with wheels_.at_work(run) as served:
@@ -64,10 +62,10 @@ def test_kernels_wait_for_no_header_of_torch(provided):
     assert environment["SCCACHE_SERVER_UDS"] == "/closed/s", "another user's server may be asked"
 
 
-def test_a_container_has_a_server_of_its_own(provided, tmp_path, monkeypatch):
-    run = Run(MATRIX, tmp_path, tmp_path, tmp_path, tmp_path, "digest", ("sccache",), Quiet())
+@pytest.mark.usefixtures("provided")
+def test_a_container_has_a_server_of_its_own(run_of, monkeypatch):
     monkeypatch.setattr(wheels_, "reap_containers", lambda *_: contextlib.nullcontext())
-    with wheels_.at_work(dataclasses.replace(run, engine=object())) as served:
+    with wheels_.at_work(run_of(MATRIX, launcher=("sccache",), engine=object())) as served:
         assert served.server == {}
 
 

@@ -1,11 +1,12 @@
 """The sources of a project: a folder, an sdist, a release or a git reference."""
 
 import io
-import subprocess
 import tarfile
 
 import pytest
 
+from gitmaker import git, repository
+from listener import Listener
 from torchwheel.matrix.load import parse
 from torchwheel.pipeline import sources
 from torchwheel.pipeline.sources import project_folder
@@ -26,14 +27,6 @@ toolkits:
 torch: {{"2.11": {{toolkits: [cu130], pythons: ["3.12"]}}}}
 platforms: [linux_x86_64]
 """
-
-
-class Heard(Quiet):
-    def __init__(self):
-        self.said = []
-
-    def say(self, text):
-        self.said.append(text)
 
 
 def folder_of(tmp_path, source, more="", heard=None):
@@ -85,7 +78,7 @@ def test_an_sdist_of_another_hash_is_not_unpacked(tmp_path, sdist):
 
 def test_a_release_is_downloaded_and_its_hash_is_said(tmp_path, sdist, monkeypatch):
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    heard = Heard()
+    heard = Listener()
     folder = folder_of(tmp_path, "conv==1.0", heard=heard)
     assert (folder / "setup.py").read_text() == SETUP
     pin = f'sha256: "{sha256(sdist)}"'
@@ -99,7 +92,7 @@ def test_a_release_is_downloaded_and_its_hash_is_said(tmp_path, sdist, monkeypat
 
 def test_torchwheel_build_takes_a_release_a_file_and_a_folder(tmp_path, sdist, monkeypatch):
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    heard = Heard()
+    heard = Listener()
     found = find_source("conv==1.0", tmp_path / "cache", heard)
     assert found == tmp_path / "cache" / "sdists" / "conv-1.0" / sdist.name
     assert sha256(found) == sha256(sdist)
@@ -111,23 +104,13 @@ def test_torchwheel_build_takes_a_release_a_file_and_a_folder(tmp_path, sdist, m
     assert len(heard.said) == 1
 
 
-def git(folder, *arguments):
-    env = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-    command = ["git", *env, "-C", str(folder), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-
 def test_a_git_reference_is_fetched_without_gits_own_files(tmp_path):
-    repository = tmp_path / "repository"
-    repository.mkdir()
-    git(repository, "init", "--quiet", "--initial-branch=main")
-    git(repository, "config", "uploadpack.allowAnySHA1InWant", "true")
-    (repository / "setup.py").write_text(SETUP)
-    git(repository, "add", ".")
-    git(repository, "commit", "--quiet", "-m", "a")
-    git(repository, "tag", "-a", "v1", "-m", "v1")
-    commit = git(repository, "rev-parse", "HEAD")
-    place = f"git+file://{repository}"
+    (tmp_path / "repository").mkdir()
+    (tmp_path / "repository/setup.py").write_text(SETUP)
+    origin = repository(tmp_path / "repository", "")
+    git(origin, "tag", "-a", "v1", "-m", "v1")
+    commit = git(origin, "rev-parse", "HEAD")
+    place = f"git+file://{origin}"
     folder = folder_of(tmp_path, f"{place}@v1")
     assert [path.name for path in folder.iterdir()] == ["setup.py"]
     assert folder_of(tmp_path, f"{place}@main") == folder_of(tmp_path, f"{place}@{commit}")
@@ -138,22 +121,17 @@ def test_a_git_reference_is_fetched_without_gits_own_files(tmp_path):
 
 
 def test_a_project_in_a_subfolder_of_a_reference_has_the_tags_version(tmp_path):
-    repository = tmp_path / "repository"
+    origin = tmp_path / "repository"
     for name, text in (("hopper/setup.py", "use_scm_version=True"), ("csrc/a.h", "")):
-        (repository / name).parent.mkdir(parents=True)
-        (repository / name).write_text(text)
-    git(repository, "init", "--quiet", "--initial-branch=main")
-    git(repository, "config", "uploadpack.allowAnySHA1InWant", "true")
-    git(repository, "add", ".")
-    git(repository, "commit", "--quiet", "-m", "a")
-    git(repository, "tag", "v1.0+cu12")
-    place = f"git+file://{repository}"
+        (origin / name).parent.mkdir(parents=True)
+        (origin / name).write_text(text)
+    place = f"git+file://{repository(origin, 'v1.0+cu12')}"
     text = f"{place}@v1.0+cu12#subdirectory=hopper"
     folder = folder_of(tmp_path, text)
     assert (folder.name, (folder / "../csrc/a.h").is_file()) == ("hopper", True)
     assert "Version: 1.0\n" in (folder / "PKG-INFO").read_text()
     assert sources.tree_of(parse(MATRIX.format(source=text, more=""), ""), folder) == folder.parent
-    heard = Heard()
+    heard = Listener()
     folder = folder_of(tmp_path, f"{place}@main#subdirectory=hopper", heard=heard)
     assert "Version: 0.1.dev1\n" in (folder / "PKG-INFO").read_text()
     assert "names none: 0.1.dev1; name a tag" in heard.said[0]

@@ -1,21 +1,12 @@
 import dataclasses
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
 from torchwheel.pipeline import build_records
 from torchwheel.pipeline.build_records import BuildRecord
 from torchwheel.pipeline.sources import source_digest
-from torchwheel_runtime.files import (
-    make_folder_atomically,
-    remove_leftovers,
-    sha256,
-    write_atomically,
-    write_text,
-)
+from torchwheel_runtime.files import sha256
 
 
 @pytest.fixture
@@ -66,48 +57,6 @@ def test_a_record_that_names_no_wheel_takes_nothing_along(tmp_path, record, name
     build_records.forget_record(tmp_path, "pure")
     assert build_records.load_finished(tmp_path, "pure", "key") is None
     assert set(tmp_path.iterdir()) == before
-
-
-def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path):
-    target = tmp_path / "file"
-    write_text(target, "old")
-    with pytest.raises(RuntimeError), write_atomically(target) as aside:  # noqa: PT012
-        aside.write_text("half")
-        raise RuntimeError
-    assert target.read_text() == "old"
-    assert os.listdir(tmp_path) == ["file"]  # noqa: PTH208
-
-
-def test_a_failed_folder_leaves_the_old_one_and_no_other(tmp_path):
-    target = tmp_path / "folder"
-    with make_folder_atomically(target) as aside:
-        (aside / "a").write_text("old")
-    with pytest.raises(RuntimeError), make_folder_atomically(target) as aside:  # noqa: PT012
-        (aside / "a").write_text("half")
-        raise RuntimeError
-    assert (target / "a").read_text() == "old"
-    with make_folder_atomically(target) as aside:
-        (aside / "b").write_text("new")
-    assert os.listdir(target) == ["b"]  # noqa: PTH208
-    assert os.listdir(tmp_path) == ["folder"]  # noqa: PTH208
-
-
-def test_what_killed_writers_left_is_swept_and_nothing_else(tmp_path):
-    code = (
-        "import os, sys; from pathlib import Path\n"
-        "from torchwheel_runtime.files import make_folder_atomically, write_atomically\n"
-        "one = write_atomically(Path(sys.argv[1], 'file')); one.__enter__()\n"
-        "two = make_folder_atomically(Path(sys.argv[1], 'folder'))\n"
-        "(two.__enter__() / 'x').touch()\n"
-        "os._exit(9)\n"
-    )
-    (tmp_path / "kept").touch()
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
-    assert len(os.listdir(tmp_path)) == 3  # noqa: PTH208
-    remove_leftovers(tmp_path, "folder")
-    assert len(os.listdir(tmp_path)) == 2  # noqa: PTH208
-    remove_leftovers(tmp_path)
-    assert os.listdir(tmp_path) == ["kept"]  # noqa: PTH208
 
 
 def test_the_source_digest_sees_names_contents_and_modes_but_no_output(tmp_path):

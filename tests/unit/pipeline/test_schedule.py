@@ -117,12 +117,24 @@ class DyingWork:
         self.finished.append(item)
 
 
+@pytest.fixture
+def machine(monkeypatch):
+    """`machine(cores, free)`: this machine has so many cores, and bytes of free memory."""
+
+    def be(cores, free):
+        monkeypatch.setattr(schedule, "_cores", lambda: cores)
+        monkeypatch.setattr(schedule, "available_memory", lambda: free)
+
+    return be
+
+
 @pytest.mark.parametrize(
     ("variants", "cores", "free", "expected"),
     [(20, 2, 64 << 30, 2), (20, 64, 9 << 30, 2), (1, 64, 64 << 30, 1), (5, 4, 1 << 30, 1)],
 )
-def test_slots_keep_to_cores_and_memory(variants, cores, free, expected):
-    assert slots(variants, cores=cores, free=free) == expected
+def test_slots_keep_to_cores_and_memory(machine, variants, cores, free, expected):
+    machine(cores, free)
+    assert slots(variants) == expected
 
 
 @pytest.mark.parametrize(
@@ -267,15 +279,8 @@ PURE = next(v for v in VARIANTS if not v.toolkit)
     ],
 )
 def test_parts_at_a_time_keep_to_cores_memory_and_what_was_asked(
-    native, at_once, jobs, most, max_jobs, cores, free, expected
+    machine, monkeypatch, native, at_once, jobs, most, max_jobs, cores, free, expected
 ):
-    found = parts_each(
-        [*[UNIVERSAL] * native, PURE],
-        at_once,
-        jobs,
-        most=most,
-        environ={"MAX_JOBS": max_jobs},
-        cores=cores,
-        free=free,
-    )
-    assert found == expected
+    machine(cores, free)
+    monkeypatch.setenv("MAX_JOBS", max_jobs)
+    assert parts_each([*[UNIVERSAL] * native, PURE], at_once, jobs, most=most) == expected

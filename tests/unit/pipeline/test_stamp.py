@@ -1,3 +1,4 @@
+import dataclasses
 import zipfile
 
 import pytest
@@ -93,10 +94,14 @@ def test_a_wheel_that_claims_nothing_is_packed_the_same_way(wheel, tmp_path):
     assert made[0].read_bytes() == made[1].read_bytes()
 
 
-def test_a_local_version_of_the_project_is_refused(wheel, tmp_path):
+def test_a_local_version_of_the_project_is_refused_unless_it_is_claimed(wheel, tmp_path):
     renamed = wheel.rename(tmp_path / "ext-1.2+mine-py3-none-linux_x86_64.whl")
     with pytest.raises(TorchwheelError, match="has the local version 'mine' already"):
         stamp(renamed, CLAIMS, tmp_path)
+    # That of an ordinary project comes before ours.
+    (tmp_path / "out").mkdir()
+    made = stamp(renamed, dataclasses.replace(CLAIMS, project_local="mine"), tmp_path / "out")
+    assert made.name == "ext-1.2+mine.cu130-py3-none-linux_x86_64.whl"
 
 
 def with_flags(wheel, text: bytes):

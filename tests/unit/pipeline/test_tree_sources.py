@@ -7,11 +7,12 @@ import hashlib
 import os
 import socket
 import struct
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from gitmaker import git as run_git
+from gitmaker import repository
 from linkmaker import KEY, LEAVING, STAYING, plant
 from torchwheel.pipeline import git
 from torchwheel.pipeline.bundled import build_pure
@@ -52,11 +53,8 @@ def checkout(tmp_path):
     (folder / ".gitignore").write_text("*.log\n")
     (folder / ".gitattributes").write_text("* filter=planted diff=planted\n")
 
-    def git(*arguments):
-        subprocess.run(["git", "-C", folder, *arguments], check=True)
-
-    git("init", "--quiet")
-    git("add", "--all")
+    run_git(folder, "init", "--quiet")
+    run_git(folder, "add", "--all")
     (folder / "new.py").write_text("not added yet")
     (folder / "build.log").write_text("ignored")
     hooks = tmp_path / "hooks"
@@ -86,9 +84,7 @@ def test_staging_a_checkout_starts_none_either(checkout, tmp_path):
 
 
 def excludes_file(checkout):
-    subprocess.run(
-        ["git", "-C", checkout, "config", "core.excludesFile", checkout / "pipe"], check=True
-    )
+    run_git(checkout, "config", "core.excludesFile", checkout / "pipe")
     return checkout / "pipe"
 
 
@@ -112,7 +108,7 @@ def test_a_pipe_that_git_waits_for_is_one_line(checkout, place, monkeypatch):
 def test_the_users_own_file_of_patterns_hides_files(checkout):
     patterns = checkout.parent / "patterns"
     patterns.write_text("new.*\n")
-    subprocess.run(["git", "-C", checkout, "config", "core.excludesFile", patterns], check=True)
+    run_git(checkout, "config", "core.excludesFile", patterns)
     assert checkout / "new.py" not in source_files(checkout)
 
 
@@ -188,8 +184,7 @@ def test_a_file_that_git_lists_behind_a_link_is_the_link(checkout, tmp_path, whe
     (checkout / "sub").mkdir()
     for name in ("passwd", "key", "one.cu"):
         (checkout / "sub" / name).write_text("own")
-    add = ("-c", "filter.planted.process=", "-c", "filter.planted.clean=", "add", "sub")
-    subprocess.run(["git", "-C", checkout, *add], check=True)
+    run_git(checkout, "-c", "filter.planted.process=", "-c", "filter.planted.clean=", "add", "sub")
     for path in (checkout / "sub").iterdir():
         path.unlink()
     (checkout / "sub").rmdir()
@@ -274,23 +269,6 @@ def test_no_link_of_this_repository_leads_out_of_its_distribution():
     assert (ROOT / "pkg/torchwheel/LICENSE").read_text() == (ROOT / "LICENSE").read_text()
 
 
-def committed(folder, *tags):
-    """A checkout with a commit for each tag; one that is empty gives the commit no tag."""
-
-    def run(*arguments):
-        own = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-        subprocess.run(["git", *own, "-C", folder, *arguments], check=True, capture_output=True)
-
-    if not (folder / ".git").exists():
-        run("init", "--quiet")
-    for tag in tags:
-        run("add", "--all")
-        run("commit", "--quiet", "--allow-empty", "-m", "a")
-        if tag:
-            run("tag", tag)
-    return folder
-
-
 SCM = "from setuptools import setup\nsetup(name='demo', use_scm_version=True)\n"
 
 
@@ -310,14 +288,14 @@ def test_a_copy_without_git_knows_the_version_of_its_tags(tmp_path, tags, versio
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "setup.py").write_text(SCM)
-    committed(folder, *tags)
+    repository(folder, *tags)
     first = source_digest(folder)
     copy = stage(folder, tmp_path / "copy")
     assert f"\nVersion: {version}\n" in (copy / "PKG-INFO").read_text()
     assert not (copy / ".git").exists()
     assert not (folder / "PKG-INFO").exists()
     # What has another version is another wheel.
-    committed(folder, "", "v9")
+    repository(folder, "", "v9")
     assert source_digest(folder) != first
 
 
@@ -329,7 +307,7 @@ def test_other_projects_are_copied_as_they_are(tmp_path, without):
     if without.startswith("a version"):
         (folder / "PKG-INFO").write_text("Version: 3.0\n")
     if without != "git":
-        committed(folder, "v1")
+        repository(folder, "v1")
     copy = stage(folder, tmp_path / "copy")
     names = {path.name for path in folder.iterdir()} - {".git"}
     assert {path.name for path in copy.iterdir()} == names
@@ -340,15 +318,15 @@ def test_the_files_of_submodules_are_sources(tmp_path):
     for one, name in ((inner, "cute.h"), (folder, "setup.py")):
         one.mkdir()
         (one / name).touch()
-        committed(one, "")
-    command = ["git", "-c", "protocol.file.allow=always", "-C", folder, "submodule", "--quiet"]
-    subprocess.run([*command, "add", inner, "csrc/cutlass"], check=True)
-    committed(folder, "")
+        repository(one, "")
+    command = ("-c", "protocol.file.allow=always", "submodule", "--quiet")
+    run_git(folder, *command, "add", inner, "csrc/cutlass")
+    repository(folder, "")
     for tracked in (False, True):
         stage(folder, tmp_path / f"copy-{tracked}", tracked=tracked)
         assert (tmp_path / f"copy-{tracked}" / "csrc/cutlass/cute.h").is_file()
     assert git.empty_submodules(folder) == []
-    subprocess.run([*command, "deinit", "--force", "--all"], check=True)
+    run_git(folder, *command, "deinit", "--force", "--all")
     assert git.empty_submodules(folder) == ["csrc/cutlass"]
     (folder / "csrc/cutlass").rmdir()
     assert git.empty_submodules(folder) == ["csrc/cutlass"]

@@ -9,6 +9,7 @@ from shutil import copy
 
 import pytest
 
+from listener import Listener
 from torchwheel.image.engine import Engine
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
@@ -27,47 +28,20 @@ from torchwheel.pipeline.inside import usage_file
 from torchwheel.pipeline.on_host import Host
 from torchwheel.pipeline.repair import take_flags, wheel_members
 from torchwheel_runtime.claims import LibraryFlags
-from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from wheelmaker import make_wheel
 
 MATRIX = load(Path("matrix.yaml"))
 (UNIVERSAL,) = select(MATRIX, ["universal"])
-(AARCH64,) = select(MATRIX, ["universal-linux_aarch64"])
 
 
-class Heard(Quiet):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
-
-
-def run_of(folder: Path, engine: Engine | None = None) -> tuple[Run, Heard]:
-    heard = Heard()
+def run_of(folder: Path, engine: Engine | None = None) -> tuple[Run, Listener]:
+    heard = Listener()
     return Run(MATRIX, folder, folder, folder, folder, "digest", (), heard, engine), heard
 
 
 def kernels(variant: Variant) -> list[str]:
     return [part.library for part in variant.parts if part.part == "kernels"]
-
-
-def test_each_part_has_an_id_and_a_library_of_its_own():
-    parts = UNIVERSAL.parts
-    assert [part.id for part in parts] == [
-        *("cu124-kernels", "cu130-kernels", "rocm6.4-kernels", "rocm7.2-kernels"),
-        *("stable-front-end", "torch2.6-front-end", "torch2.7-front-end", "torch2.8-front-end"),
-        *("torch2.9-front-end", "torch2.10-front-end", "dlpack-entry-points"),
-    ]
-    assert kernels(UNIVERSAL) == ["cu124", "cu130", "rocm6.4", "rocm7.2"]
-    assert UNIVERSAL.torch_range == ">=2.6"
-    assert UNIVERSAL.local is None
-
-
-def test_a_platform_has_the_toolkits_that_are_there_for_it():
-    assert kernels(AARCH64) == ["cu130"]
-    assert all(part.id.endswith("-linux_aarch64") for part in AARCH64.parts)
 
 
 def test_the_claims_have_each_part():
@@ -82,7 +56,7 @@ def test_a_host_builds_the_kernels_of_pypis_toolkits(tmp_path):
     here = with_parts_here(run, UNIVERSAL)
     assert kernels(here) == ["cu130"]
     assert len(here.parts) == len(UNIVERSAL.parts) - 3
-    assert heard.lines == [
+    assert heard.said == [
         "universal: without cu124, rocm6.4, rocm7.2, which are built in a container only"
     ]
 
@@ -99,7 +73,7 @@ def test_the_cpu_seconds_of_a_part_are_those_of_its_own_build(tmp_path):
 def test_containers_build_every_part(tmp_path):
     run, heard = run_of(tmp_path, Engine("podman", {}))
     assert with_parts_here(run, UNIVERSAL) == UNIVERSAL
-    assert not heard.lines
+    assert not heard.said
 
 
 def test_no_toolkit_for_this_host_is_refused(tmp_path):
@@ -150,14 +124,14 @@ class Compiler:
 
     def build(self, part: Variant, out: Path) -> BuiltWheel:
         self.begun.append(part.library)
-        self.meeting.wait(10)
+        self.meeting.wait(60)
         if part.library == self.failing:
             raise TorchwheelError("g++ died")
         name = f"demo/_lib/{part.part}/{part.library}.so"
         return BuiltWheel(make_wheel(out, files={name: part.id.encode()}, claims=None))
 
 
-def parts_run(folder: Path, parts_at_once: int) -> tuple[Run, Heard, Variant]:
+def parts_run(folder: Path, parts_at_once: int) -> tuple[Run, Listener, Variant]:
     run, heard = run_of(folder)
     run = dataclasses.replace(run, parts_at_once=parts_at_once)
     return run, heard, with_parts_here(run, UNIVERSAL)
@@ -185,7 +159,7 @@ def test_a_part_that_fails_is_named_at_once_and_what_is_finished_is_kept(tmp_pat
     run, heard, variant = parts_run(tmp_path, 2)
     with pytest.raises(TorchwheelError, match=r"^g\+\+ died$"):
         executor_of(run, variant).build(tmp_path / "out", Clock())
-    assert heard.lines[1:] == ["stable-front-end: FAILED: g++ died"]
+    assert heard.said[1:] == ["stable-front-end: FAILED: g++ died"]
     assert sorted(host.begun) == ["cu130", "stable"]
     kept = [path.name for path in run.cached_folder("parts").iterdir()]
     assert [name[: len("cu130-kernels")] for name in kept] == ["cu130-kernels"]

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from release_artifacts import NATIVE, Artifacts, write_project
 
-import signing
 from torchwheel.check.gates import OF_CLAIMS
 from torchwheel.findings import CheckResult
 from torchwheel.release import artifacts as artifacts_
@@ -43,9 +42,3 @@ def green_gates(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     return tmp_path / "release"
-
-
-@pytest.fixture(scope="session")
-def root(tmp_path_factory: pytest.TempPathFactory) -> signing.Root:
-    """What the tests trust: made once, as keys take their time."""
-    return signing.open_root(tmp_path_factory.mktemp("roots") / "ours")

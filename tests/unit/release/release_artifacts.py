@@ -224,6 +224,14 @@ def refused(a: Artifacts, out: Path | None = None, **options) -> list[str]:
     return [line.replace(f"{a.root}/", "") for line in lines]
 
 
+def require_refused(a: Artifacts, *says: str, **options) -> None:
+    """Exactly these lines refuse a release; one that ends with "…" is a beginning."""
+    lines = refused(a, **options)
+    assert len(lines) == len(says), lines
+    for line, said in zip(lines, says, strict=True):
+        assert line == said or (said.endswith("…") and line.startswith(said[:-1]))
+
+
 def commit(a: Artifacts, date: str) -> None:
     """Commit the folder of the matrix at a time."""
     root = a.matrix.parent

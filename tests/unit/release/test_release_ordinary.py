@@ -111,13 +111,6 @@ def test_every_torch_and_python_has_its_wheel_and_pypi_gets_none(root: Path) -> 
     assert not list((out / "pypi").glob("*"))
 
 
-def test_a_torch_without_its_wheel_is_named(root: Path) -> None:
-    made = built(root, "1.0.0")
-    made.wheels["cu130-torch2.13-cp312"].unlink()
-    with pytest.raises(TorchwheelError, match=r"cu130-torch2\.13-cp312: no wheel; it is selected"):
-        release(made, "1.0.0")
-
-
 GPU = dataclasses.replace(H200, torch="2.13.0")
 OTHER_TESTS = "cu130-torch2.13-cp312: was smoke-tested with other tests than"
 
@@ -174,21 +167,6 @@ def test_an_index_keeps_the_earlier_version_of_each_torch(root: Path) -> None:
         assert [file["filename"].split("+")[0] for file in listed] == sorted(
             (f"demo-{version}" for version in expected.values()), reverse=True
         )
-
-
-def test_a_version_with_other_bytes_is_not_released_again(root: Path) -> None:
-    made = built(root, "1.0.0")
-    out = release(made, "1.0.0")
-    (root / "earlier" / "v1.0.0").mkdir(parents=True)
-    (out / "catalogue.json").rename(root / "earlier" / "v1.0.0" / "catalogue.json")
-    shutil.rmtree(out)
-    variant = variants(root)["cu130-torch2.13-cp312"]
-    add(made, variant, "1.0.0", files={"demo/__init__.py": b"answer = 43\n"})
-    with pytest.raises(
-        TorchwheelError, match=r"faults: 1\n.* as v1\.0\.0 published this name"
-    ) as caught:
-        release(made, "1.0.0", root / "earlier")
-    assert file_of(variant, "1.0.0") in str(caught.value)
 
 
 # A release by hand: commands of docs/ci.md as they stand there, against a forge on loopback.
@@ -275,21 +253,6 @@ def test_a_wheel_that_was_downloaded(checkout, tmp_path, monkeypatch):
     (checkout / "SHA256SUMS").write_text(f"{signing.subjects_of([wheel])[0][1]}  {WHEEL}\n")
     line = command("torchwheel verify WHEEL")
     assert "FAILED" not in run(line, WHEEL=wheel, FILE=bundle)
-
-
-def test_the_plan_of_a_release(checkout, monkeypatch):
-    """For GitHub and for GitLab, as the two CIs ask for it."""
-    plan = json.loads(run(command("nox -s matrix -- --github release")))
-    assert [entry["variant"] for entry in plan["include"]] == ["cu130-stable", "pure"]
-    monkeypatch.setenv("GITHUB_OUTPUT", str(checkout / "output"))
-    line = command("nox -s matrix -- --github --output").replace(
-        "$GITHUB_OUTPUT", str(checkout / "output")
-    )
-    run(line, SELECTION="release")
-    names = [one.partition("=")[0] for one in (checkout / "output").read_text().splitlines()]
-    assert {"matrix", "kernels"} <= set(names)
-    pipeline = json.loads(run(command("nox -s matrix -- --gitlab SELECTION"), SELECTION="release"))
-    assert "assemble" in pipeline
 
 
 @pytest.mark.parametrize(

@@ -3,20 +3,14 @@
 `docs/security.md` has the table of them.
 """
 
-import dataclasses
-import datetime
-import json
-import re
 import shutil
-import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from release_artifacts import CPU, H200, TAG, Artifacts, commit, refused, run
 from release_artifacts import NATIVE as WHEEL
+from release_artifacts import TAG, Artifacts, refused, run
 
 from torchwheel.check.audit import Audit
 from torchwheel.check.facts import Fact, Limits, WheelFacts
@@ -25,18 +19,7 @@ from torchwheel.findings import CheckResult
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.pipeline.repair import repack_members, stamp, wheel_members
 from torchwheel.release import artifacts as artifacts_
-from torchwheel.release import rules, sdists
-from torchwheel.release.rules import skips_allowed
-from torchwheel.smoke.smoke_record import (
-    SCHEMA,
-    GpuRecord,
-    ImportRecord,
-    MachineRecord,
-    SmokeRecord,
-    TestResult,
-    summarize,
-)
-from torchwheel_runtime.json_files import read_json
+from torchwheel.release import sdists
 from wheelmaker import PURE as PURE_CLAIMS
 from wheelmaker import make_wheel, stable
 
@@ -141,281 +124,6 @@ def test_an_entry_point_that_the_project_declares_is_published(pure_alone):
     assert (out / "catalogue.json").is_file()
 
 
-# The records of the native wheel's GPU run, and of the pure wheel.
-
-
-def edited(
-    variant: str, machine: MachineRecord | None = None, **changes: object
-) -> Callable[[Artifacts], None]:
-    """Every smoke record of a variant with changes; of the native wheel, those of the GPU run."""
-
-    def edit(a: Artifacts) -> None:
-        for artifact in ("", f"wheel-{variant}"):
-            a.smoke(variant, machine, artifact, **changes)
-
-    return edit
-
-
-def on(arch: str, name: str = "NVIDIA H200") -> MachineRecord:
-    return dataclasses.replace(H200, gpu=GpuRecord(name, arch, None))
-
-
-NO_GPU = (
-    f"{NATIVE}: not run on a GPU of its kind, though the matrix names a runner "
-    "(self-hosted, cuda); smoke-test it there"
-)
-AGAIN = "smoke-test this wheel again"
-INVENTED = summarize((TestResult("test_x.py::test_invented", "passed", 0.1),))
-ONE_OF_TWO = summarize((TestResult("test_demo.py::test_a", "passed", 0.1),))
-ALL_SKIPPED = summarize(
-    (
-        TestResult("test_demo.py::test_a", "skipped", 0.0, "slow"),
-        TestResult("test_demo.py::TestB::test_b", "skipped", 0.0, "slow"),
-        TestResult("test_x.py::test_invented", "passed", 0.1),
-    )
-)
-ONE_AND_49 = tuple(
-    TestResult(
-        f"test_demo.py::{name}[{case}]",
-        "skipped" if case else "passed",
-        0.1,
-        "no GPU that torch can use" if case else None,
-    )
-    for name, cases in (("test_a", 50), ("TestB::test_b", 1))
-    for case in range(cases)
-)
-ELSEWHERE = (ImportRecord("demo", "other/__init__.py"),)
-RECORDS = {
-    "one invented test": (
-        edited(PURE, tests=INVENTED),
-        f"pure: a smoke record has no test test_demo.py::test_a, which tests/smoke holds; {AGAIN}",
-    ),
-    "one test of two": (
-        edited(PURE, tests=ONE_OF_TWO),
-        "pure: a smoke record has no test test_demo.py::TestB::test_b, which tests/smoke holds; "
-        + AGAIN,
-    ),
-    "no test of a file passed": (
-        edited(NATIVE, tests=ALL_SKIPPED),
-        f"{NATIVE}: no test of test_demo.py passed on the GPU; expected at least one of them",
-    ),
-    "tests of other sources": (
-        edited(PURE, sources="0" * 64),
-        f"pure: was smoke-tested with other tests than tests/smoke holds here; {AGAIN}",
-    ),
-    "nothing imported": (
-        edited(PURE, imported=()),
-        f'pure: a smoke record imported "demo" from "nowhere"; {AGAIN}',
-    ),
-    "imported from elsewhere": (
-        edited(PURE, imported=ELSEWHERE),
-        f'pure: a smoke record imported "demo" from "other/__init__.py"; {AGAIN}',
-    ),
-    "an old torch": (
-        edited(PURE, machine=dataclasses.replace(CPU, torch="1.0")),
-        'pure: was smoke-tested with torch "1.0"; expected >=2.6',
-    ),
-    "no torch": (
-        edited(PURE, machine=dataclasses.replace(CPU, torch="new")),
-        'pure: was smoke-tested with torch "new"; expected >=2.6',
-    ),
-    "a GPU without code": (edited(NATIVE, machine=on("3.0", "GTX 9")), NO_GPU),
-    "a GPU that no toolkit knows": (edited(NATIVE, machine=on("9.9")), NO_GPU),
-    "a GPU without an arch": (edited(NATIVE, machine=on("new")), NO_GPU),
-    "a GPU of the other kind": (edited(NATIVE, machine=on("gfx942")), NO_GPU),
-    "built just in time": (
-        edited(NATIVE, operators={"demo": {"scale": "jit build", "add": "prebuilt"}}),
-        f"{NATIVE}: 1 of 2 operator families did not run prebuilt on the GPU, first "
-        '"demo.scale": "jit build"; `torchwheel doctor` says why there',
-    ),
-}
-NO_REASON = dataclasses.replace(summarize(ONE_AND_49), skipped={})
-FLAKY = summarize(
-    (
-        *(TestResult(f"test_demo.py::test_a[{n}]", "skipped", 0.0, "flaky") for n in range(9)),
-        TestResult("test_demo.py::TestB::test_b", "passed", 0.1),
-    )
-)
-DID_NOT_RUN = (
-    'all cases of test_demo.py::test_a were skipped: "flaky"; let one of each run, or list the '
-    "reason under smoke.skips in the matrix"
-)
-RECORDS |= {
-    "a test of which no case ran": (edited(NATIVE, tests=FLAKY), f"{NATIVE}: {DID_NOT_RUN}"),
-    "one without a GPU": (edited(PURE, tests=FLAKY), f"pure: {DID_NOT_RUN}"),
-    "tests skipped on a GPU for want of one": (
-        edited(NATIVE, tests=summarize(ONE_AND_49)),
-        f'{NATIVE}: 49 tests were skipped on NVIDIA H200: "no GPU that torch can use"; expected '
-        "them to run there",
-    ),
-    "tests skipped for no reason": (
-        edited(NATIVE, tests=NO_REASON),
-        f"{NATIVE}: a smoke record has 49 skipped tests and the reasons of 0; {AGAIN}",
-    ),
-    "operators of another package": (
-        edited(NATIVE, operators={"other": {"x": "prebuilt"}}),
-        f'{NATIVE}: a smoke record has operators of "other"; expected those of demo; {AGAIN}',
-    ),
-}
-SET_CLOCK = f"set the clock of that machine, and {AGAIN}"
-TIME = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"
-DATES = {
-    "yesterday": rf'"yesterday"; expected e\.g\. {TIME}',
-    "2026-01-01T00:00:00": rf'"2026-01-01T00:00:00"; expected e\.g\. {TIME}',
-    "2999-01-01T00:00:00+00:00": (
-        rf"2999-01-01T00:00:00\+00:00, later than now, {TIME}; {SET_CLOCK}"
-    ),
-}
-"""What a record says, and what is said of it."""
-
-
-@pytest.mark.usefixtures("green_gates")
-@pytest.mark.parametrize(("damage", "line"), RECORDS.values(), ids=RECORDS)
-def test_a_record_that_lies_is_refused(artifacts, damage, line):
-    damage(artifacts)
-    assert set(refused(artifacts)) == {line}
-
-
-@pytest.mark.usefixtures("green_gates")
-def test_a_record_lacks_a_family_of_operators(artifacts):
-    """Another run on a GPU names it."""
-    edited(NATIVE, operators={"demo": {"scale": "prebuilt", "add": "prebuilt"}})(artifacts)
-    artifacts.smoke(NATIVE, operators={"demo": {"scale": "prebuilt"}})
-    assert refused(artifacts) == [
-        f'{NATIVE}: a smoke record has no "demo.add" among its operators, which another record of '
-        f"this release has; {AGAIN}"
-    ]
-
-
-RUNS = [
-    path
-    for path in sorted(Path(__file__).parents[3].glob("docs/records/smoke-h*.json"))
-    if json.loads(path.read_text())["schema"] == SCHEMA
-]
-
-
-@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
-def test_the_skips_of_real_runs_are_allowed(path):
-    """Other skips than for want of a GPU: a second one, memory, a type, a rule."""
-    record = read_json(path, SmokeRecord, schema=SCHEMA)
-    case = SimpleNamespace(smokes=(record,))
-    assert record.machine.gpu
-    assert list(skips_allowed(None, case)) == []
-
-
-@pytest.mark.parametrize(
-    ("absent", "reasons"),
-    [
-        (True, ["no GPU", "Requires CUDA", "CUDA is not available", "needs a GPU"]),
-        (False, ["no GPU memory free", "only one GPU", "needs two GPUs"]),
-        (False, ["this GPU has no clusters", "no CUDA graph of it"]),
-    ],
-)
-def test_a_reason_that_says_there_is_no_gpu(absent, reasons):
-    assert [bool(rules._NO_GPU.search(one)) for one in reasons] == [absent] * len(reasons)
-
-
-@pytest.mark.usefixtures("green_gates")
-@pytest.mark.parametrize("date", DATES)
-def test_a_date_that_is_none_or_to_come_is_refused(artifacts, date):
-    edited(PURE, date=date)(artifacts)
-    for line, folder in zip(refused(artifacts), ("smoke", "wheel"), strict=True):
-        place = rf"pure: {folder}-pure/smoke/[^/]+\.json: was smoke-tested at "
-        assert re.fullmatch(place + DATES[date], line)
-
-
-def at(seconds: float) -> str:
-    """A time as a record has it."""
-    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat()
-
-
-@pytest.mark.usefixtures("green_gates")
-@pytest.mark.parametrize("clock", [240, -240])
-def test_a_clock_may_be_four_minutes_wrong(artifacts, clock):
-    commit(artifacts, at(time.time()))
-    edited(NATIVE, date=at(time.time()))(artifacts)
-    edited(PURE, date=at(time.time() + clock))(artifacts)
-    run(artifacts)
-
-
-@pytest.mark.usefixtures("green_gates")
-def test_ptx_of_an_older_arch_runs_on_a_newer_gpu(artifacts):
-    artifacts.replace('"9.0"]', '"9.0+PTX"]')
-    wheel = {**WHEEL, "claims": stable(archs=("8.0", "9.0+PTX"))}
-    artifacts.again(NATIVE, on("12.0", "RTX 5090"), **wheel)
-    assert "RTX 5090" in run(artifacts)
-    shutil.rmtree(artifacts.matrix.parent / "release")
-    artifacts.replace('"9.0+PTX"]', '"9.0"]')
-    artifacts.again(NATIVE, on("12.0", "RTX 5090"), **WHEEL)
-    assert refused(artifacts) == [NO_GPU]
-
-
-@pytest.mark.usefixtures("green_gates")
-def test_a_wheel_that_brings_the_runtime_must_say_how_its_operators_ran(artifacts):
-    artifacts.again(NATIVE, **{**WHEEL, "requires": ("torch>=2.11", "torchwheel-runtime>=0.1")})
-    assert refused(artifacts) == [
-        f"{NATIVE}: a smoke record does not say how its operators ran on the GPU; {AGAIN}"
-    ]
-    edited(NATIVE, operators={"demo": {"scale": "prebuilt"}})(artifacts)
-    run(artifacts)
-
-
-@pytest.mark.usefixtures("green_gates")
-def test_without_a_gpu_the_chosen_files_are_enough(artifacts):
-    tests = artifacts.matrix.parent / "tests" / "smoke"
-    (tests / "test_gpu.py").write_text("def test_c(): pass\n")
-    artifacts.replace("skips: [slow]}", "skips: [slow], without_gpu: [test_demo.py]}")
-    edited(PURE)(artifacts)
-    edited(NATIVE)(artifacts)
-    line = f"{NATIVE}: a smoke record has no test test_gpu.py::test_c, which tests/smoke holds; "
-    assert set(refused(artifacts)) == {line + AGAIN}
-
-
-@pytest.mark.usefixtures("green_gates")
-def test_a_record_older_than_the_commit_is_refused(artifacts):
-    commit(artifacts, "2026-11-21T00:00:00Z")
-    edited(NATIVE, date="2026-11-22T00:00:00+00:00")(artifacts)
-    assert {line.rpartition(": ")[2] for line in refused(artifacts)} == {
-        "was smoke-tested at 2026-11-20T00:00:00+00:00, before the commit of "
-        f"2026-11-21T00:00:00Z; {SET_CLOCK}"
-    }
-
-
-@pytest.mark.usefixtures("green_gates")
-def test_an_earlier_wheel_is_not_this_releases(artifacts):
-    """Of the same version, with its own records, and built from the sources of that time."""
-    (artifacts.matrix.parent / "project" / "demo.py").write_text("answer = 43\n")
-    why = "was built from other sources than those in this folder; build it from these"
-    assert refused(artifacts) == [f"{NATIVE}: {why}", f"{PURE}: {why}"]
-
-
-@pytest.mark.usefixtures("green_gates")
-def test_bundled_packages_have_the_names_of_their_sources(artifacts):
-    artifacts.replace("source: project}", "source: project, bundled: [helper]}")
-    helper = artifacts.matrix.parent / "helper"
-    helper.mkdir()
-    (helper / "pyproject.toml").write_text('[project]\nname = "helper"\n')
-
-    def bundle(**wheel: object) -> list[str]:
-        for folder in artifacts.root.glob("*/bundled"):
-            shutil.rmtree(folder)
-        for variant in (NATIVE, PURE):
-            folder = artifacts.root / f"wheel-{variant}" / "bundled"
-            make_wheel(folder, claims=None, requires=(), **wheel)  # type: ignore[arg-type]
-            artifacts.add(variant, artifacts.wheels[variant])
-            artifacts.smoke(variant)
-        return [line.partition("/bundled/")[2] for line in refused(artifacts)]
-
-    assert bundle(name="requests", version="9") == [
-        "requests-9-py3-none-any.whl: a bundled package named requests; expected helper"
-    ]
-    files = {"helper/__init__.py": b"", "requests/__init__.py": b""}
-    assert bundle(name="helper", version="1", files=files) == [
-        "helper-1-py3-none-any.whl: requests/__init__.py: is not of the project; "
-        "expected files of helper"
-    ]
-
-
 def test_the_glibc_of_the_matrix_holds_for_every_wheel(artifacts, monkeypatch):
     """A wheel that a host built asks for more than one of a container may."""
     limit = 'containers: {base: bullseye, glibc: "2.28", python: "3.11"}\n'
@@ -435,11 +143,6 @@ def test_the_glibc_of_the_matrix_holds_for_every_wheel(artifacts, monkeypatch):
         'nothing stricter is known; build without these functions, or set containers.glibc: "2.34" '
         "in matrix.yaml"
     ]
-
-
-def test_every_record_has_the_fields_that_the_rules_ask(artifacts):
-    fields = {field.name for field in dataclasses.fields(SmokeRecord)}
-    assert {"sources", "operators", "date", "tests", "imported", "machine"} <= fields
 
 
 # Metadata of a wheel whose records all agree: what the sources give is built again, and compared.
@@ -491,7 +194,7 @@ METADATA = {
 def rebuilt(artifacts, tmp_path, monkeypatch):
     """`rebuilt(variant, …)`: a wheel as a run stamps it, where the sources give `demo` alone."""
     base = make_wheel(tmp_path / "base", claims=None, requires=())
-    monkeypatch.setattr(sdists, "_built", lambda _: base)
+    monkeypatch.setattr(sdists, "_wheel_of", lambda _: base)
     monkeypatch.setattr("torchwheel.release.assemble.sdist_faults", sdists.sdist_faults)
 
     def stamped(variant: str, **bent: object) -> Path:
@@ -512,9 +215,21 @@ def rebuilt(artifacts, tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("green_gates")
-def test_a_wheel_has_the_metadata_that_its_sources_give(artifacts, rebuilt):
-    rebuilt(NATIVE, bend=with_member("sboms/auditwheel.cdx.json"))
+def test_a_wheel_has_the_files_that_its_sources_give_and_libraries(artifacts, rebuilt):
+    libraries = dict.fromkeys(("demo/_lib/x.so", "demo.libs/liby-1.so.2"), b"library")
+    parts = {"demo-1.0.0.dist-info/sboms/auditwheel.cdx.json": b"{}"}
+    rebuilt(NATIVE, bend=lambda members: members.update({**libraries, **parts}))
     run(artifacts)
+
+
+@pytest.mark.usefixtures("green_gates")
+@pytest.mark.parametrize("name", ["demo/extra.py", "demo/__init__.py"])
+def test_another_module_is_refused(artifacts, rebuilt, name):
+    wheel = rebuilt(NATIVE, bend=lambda members: members.update({name: b"answer = 1\n"}))
+    assert refused(artifacts) == [
+        f'demo-1.0.0.tar.gz: gives another wheel than {wheel.name}: "{name}" differs; '
+        "assemble from the sources that the wheels were built from"
+    ]
 
 
 @pytest.mark.usefixtures("green_gates")

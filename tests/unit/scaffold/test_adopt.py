@@ -34,14 +34,6 @@ def foreign(tmp_path):
     return write_foreign_project(tmp_path / "foreign")
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """Stands for torchwheel's own wheel; only its name and its bytes are used."""
-    path = tmp_path_factory.mktemp("own") / "torchwheel_runtime-0.1.0-py3-none-any.whl"
-    path.write_bytes(b"a wheel")
-    return path
-
-
 def adopt(folder, wheel, *replace):
     files = project_files(read_project(folder), ".", [wheel])
     planned = plan(folder, files, replace)

@@ -1,6 +1,7 @@
 """What an author has to commit after `torchwheel adopt`, wherever the project lies."""
 
 import re
+import shlex
 import subprocess
 
 import pytest
@@ -115,6 +116,12 @@ def test_a_project_in_a_subfolder_has_its_files_at_the_top(foreign, capsys):
     assert files_in(foreign) == before
     assert set(files_in(foreign.parent)) >= OURS
     assert load(foreign.parent / "matrix.yaml").project.source == "foreign"
+
+
+def test_the_next_command_is_one_for_a_shell(tmp_path, capsys):
+    foreign = write_foreign_project(tmp_path / "my $op's folder")
+    said, _ = adopted(capsys, foreign)
+    assert f"Next:\n  cd {shlex.quote(str(foreign))}\n" in said
 
 
 def test_what_git_does_not_know_is_no_part_of_a_repository(foreign, capsys):

@@ -2,7 +2,6 @@
 
 import ast
 import re
-import runpy
 
 import pytest
 
@@ -14,14 +13,6 @@ from torchwheel_runtime.builder.extension import STABLE_SINCE
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.files import sha256
 from torchwheel_runtime.versions import version_numbers
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """Stands for torchwheel's own wheel; only its name and its bytes are used."""
-    path = tmp_path_factory.mktemp("own") / "torchwheel-0.1.0-py3-none-any.whl"
-    path.write_bytes(b"a wheel")
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -69,15 +60,6 @@ def test_the_matrix_resolves_and_its_default_wheel_serves_every_torch(tmp_path, 
     older = {minor for minor in torch_releases() if version_numbers(minor) < stable}
     assert front_ends == {*older, STABLE_SINCE}
     assert universal.torch_range == f">={matrix.abis.pure.torch}"
-
-
-def test_the_description_names_files_that_are_there(tmp_path, wheel):
-    folder = new_project("my-kernels", tmp_path, [wheel])
-    extension = runpy.run_path(str(folder / "my_kernels" / "extension.py"))["EXTENSION"]
-    (operator,) = extension.operators
-    assert set(operator.bindings) == {"stable", "aten"}
-    files = (*operator.device, *extension.split.interface, *operator.bindings["stable"])
-    assert all((folder / extension.sources / file).is_file() for file in files)
 
 
 def test_every_python_file_parses_and_nothing_is_left_to_fill_in(files):

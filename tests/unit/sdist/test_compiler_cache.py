@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from programmaker import program
 from torchwheel.compilers import compiler_cache
 from torchwheel.compilers.cluster import TOKEN, ClusterUse, cluster_use, parse_scheduler
 from torchwheel.compilers.compiler_cache import CacheUse, own_server, wait_for_writes
@@ -19,13 +20,8 @@ esac"""
 
 def sccache(path: Path, text: str, version: str = "sccache 0.16.0") -> list[str]:
     """A program in place of sccache: a script, which writes down how it is called."""
-    script = path / "sccache"
-    script.write_text(
-        f'#!/bin/sh\n[ "$1" = --version ] && echo "{version}" && exit\n'
-        f'echo "$1 $SCCACHE_DIR" >>{path}/calls\n{text}\n'
-    )
-    script.chmod(0o755)
-    return [str(script)]
+    says = f'[ "$1" = --version ] && echo "{version}" && exit'
+    return [str(program(path / "sccache", says, f'echo "$1 $SCCACHE_DIR" >>{path}/calls', text))]
 
 
 def test_a_build_has_a_server_of_its_own_which_ends_with_it(tmp_path):
@@ -79,17 +75,8 @@ def statistics(
     hits = {"C/C++": 1, "PTX": 2}
     counts = {"cache_hits": hits, "cache_misses": misses}
     stats = {name: {"counts": found, "adv_counts": {}} for name, found in counts.items()}
-    return json.dumps(
-        {
-            "stats": {
-                **stats,
-                "cache_writes": writes,
-                "cache_write_errors": errors,
-                "other": 1,
-                **more,
-            }
-        }
-    )
+    more |= {"cache_writes": writes, "cache_write_errors": errors, "other": 1}
+    return json.dumps({"stats": {**stats, **more}})
 
 
 def test_all_objects_are_waited_for_and_those_that_were_not_taken_are_counted(

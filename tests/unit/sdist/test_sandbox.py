@@ -18,7 +18,6 @@ from torchwheel.sdist.build_setup import sdist_environment
 from torchwheel.sdist.confined import ConfinedBuild, compiler_cache
 from torchwheel.sdist.request import SdistRequest, parse_variables
 from torchwheel.sdist.sandbox import (
-    Folders,
     Sandbox,
     find_sandbox,
     temporary_files_in,
@@ -40,9 +39,9 @@ def sandbox(tmp_path, monkeypatch):
     return Sandbox("/usr/bin/bwrap", tmp_path / "scratch", frozenset({"PATH"}), None)
 
 
-def command_of(sandbox: Sandbox, folders: Folders, *more) -> list[str]:
+def command_of(sandbox: Sandbox, **more) -> list[str]:
     """The words that the program of a sandbox runs, after the variables that it passes on."""
-    program = sandbox.write_program(sandbox.scratch / "program", Path("/bin/sh"), folders, *more)
+    program = sandbox.write_program(sandbox.scratch / "program", Path("/bin/sh"), **more)
     text = program.read_text()
     return shlex.split(text[text.index("exec /usr/bin/env -i ") :])
 
@@ -51,8 +50,8 @@ def test_it_has_no_network_no_rights_and_its_own_folders_alone(tmp_path, sandbox
     base, own = tmp_path / "cache/base", tmp_path / "cache/build/own"
     for folder in (base, own):
         folder.mkdir(parents=True)
-    folders = Folders([base], [own / "built"])
-    command = command_of(sandbox, folders, (), {"SCCACHE_DIR": "/x"})
+    more = {"SCCACHE_DIR": "/x"}
+    command = command_of(sandbox, read=[base], write=[own / "built"], more=more)
     assert command[-4:] == ["--", "/bin/sh", "$@", f"9<{tmp_path}/scratch/system-calls"]
     wanted = ("net", "pid", "ipc", "uts", "user")
     assert {f"--unshare-{name}" for name in wanted} <= set(command)
@@ -74,7 +73,7 @@ def test_it_has_no_network_no_rights_and_its_own_folders_alone(tmp_path, sandbox
 
 def test_root_becomes_another_user_who_owns_what_can_be_written(tmp_path, sandbox):
     root = dataclasses.replace(sandbox, setpriv="/usr/bin/setpriv")
-    command = command_of(root, Folders([], [tmp_path / "it's"]))
+    command = command_of(root, write=[tmp_path / "it's"])
     assert "--unshare-user" not in command, "root would stay the owner of the system's files"
     inside = command[command.index("--") + 1 :]
     user = ["--reuid=61000", "--regid=61000", "--clear-groups"]
@@ -125,7 +124,7 @@ def test_a_path_that_names_the_home_does_not_show_it(tmp_path, sandbox, monkeypa
     entries = [home, home.parent, home / "bin" / "..", tmp_path / "link", tmp_path, home / "bin"]
     monkeypatch.setitem(os.environ, "HOME", str(home))
     monkeypatch.setitem(os.environ, "PATH", os.pathsep.join(map(str, entries)))
-    command = command_of(sandbox, Folders([], []))
+    command = command_of(sandbox)
     shown = [path for path in options(command, "--ro-bind") if path.startswith(str(tmp_path))]
     assert shown == [str(home / "bin")]
 
@@ -133,7 +132,7 @@ def test_a_path_that_names_the_home_does_not_show_it(tmp_path, sandbox, monkeypa
 def test_the_server_of_a_compiler_cache_lives_as_long_as_the_sandbox(tmp_path, sandbox):
     asked = tmp_path / "asked"
     launcher = program(tmp_path / "sccache", f'echo "$SCCACHE_START_SERVER" "$@" >>{asked}')
-    command = command_of(sandbox, Folders([], []), (str(launcher),))
+    command = command_of(sandbox, launcher=(str(launcher),))
     inside = command[command.index("--") + 1 : -2]
     assert subprocess.run([*inside, "-c", "exit 7"], check=False).returncode == 7
     assert sorted(asked.read_text().splitlines()) == [" --stop-server", " --zero-stats", "1"]
@@ -143,7 +142,7 @@ def test_variables_are_passed_on_as_they_are(tmp_path, sandbox):
     says = program(tmp_path / "bwrap", 'printf "%s|" "$GREETING" "$GH_TOKEN" "$UNSET"')
     names = frozenset({"GREETING", "UNSET"})
     small = dataclasses.replace(sandbox, bwrap=str(says), variables=names)
-    made = small.write_program(tmp_path / "made", Path("/bin/sh"), Folders([], []))
+    made = small.write_program(tmp_path / "made", Path("/bin/sh"))
     greeting = "a 'b' \"c\" $(d) `e` \\ \n f"
     env = {"GREETING": greeting, "GH_TOKEN": "secret"}
     assert subprocess.check_output([made], env=env, text=True) == f"{greeting}|||"
@@ -152,7 +151,7 @@ def test_variables_are_passed_on_as_they_are(tmp_path, sandbox):
 def test_variables_that_a_project_names_are_set_in_the_sandbox_alone(sandbox):
     """LD_PRELOAD would run its code in bwrap, before the sandbox is there."""
     own = {"LD_PRELOAD": "/x.so", "FORCE": "it's"}
-    command = command_of(sandbox, Folders([], []), (), {}, own)
+    command = command_of(sandbox, own=own)
     first, inside = command[: command.index("--")], command[command.index("--") + 1 : -2]
     assert not [word for word in first if "LD_PRELOAD" in word]
     assert inside == ["/usr/bin/env", "LD_PRELOAD=/x.so", "FORCE=it's", "/bin/sh"]

