@@ -16,6 +16,7 @@ RUNTIME = "pkg/torchwheel_runtime"
 TORCHWHEEL = ("-e", RUNTIME, "-e", "pkg/torchwheel[pipeline,evidence]")
 PROJECTS = tuple(f"{name}/pyproject.toml" for name in (RUNTIME, "pkg/torchwheel"))
 PIPELINE_LOCK = "pkg/torchwheel/data/pipeline.lock.txt"
+DOCS_LOCK = "docs/requirements.txt"
 # The release the suite runs on; the stable library is built for a lower one.
 TORCH = "torch==2.13.0"
 _NO_RUNTIME = ("--no-emit-package", "torchwheel-runtime")
@@ -40,11 +41,11 @@ def install(session: nox.Session, *packages: str) -> None:
     install_once(session, CONSTRAINTS, (*packages, "--constraint", CONSTRAINTS))
 
 
-def install_by_hash(session: nox.Session) -> None:
+def install_by_hash(session: nox.Session, lock: str = PIPELINE_LOCK) -> None:
     """Install torchwheel for a session that a release runs, and by hash all that it needs."""
-    locked = ("--require-hashes", "--only-binary=:all:", "--requirement", PIPELINE_LOCK)
+    locked = ("--require-hashes", "--only-binary=:all:", "--requirement", lock)
     own = ("--no-index", "--no-deps", "--no-build-isolation", "-e", RUNTIME, "-e", "pkg/torchwheel")
-    install_once(session, PIPELINE_LOCK, locked, own)
+    install_once(session, lock, locked, own)
 
 
 def torchwheel(session: nox.Session, command: str, *arguments: str, **how: bool) -> None:
@@ -206,11 +207,19 @@ def workflows(session: nox.Session) -> None:
 
 
 @nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation's site: nox -s docs [-- FOLDER]; the default is dist/docs."""
+    install_by_hash(session, DOCS_LOCK)
+    folder = session.posargs[0] if session.posargs else "dist/docs"
+    session.run("sphinx-build", "-W", "--keep-going", "--quiet", "--jobs", "auto", "docs", folder)
+
+
+@nox.session
 def lock(session: nox.Session) -> None:
     """Pin anew what is installed: constraints.txt, and the locks with hashes."""
     session.install("uv", "--constraint", CONSTRAINTS)
     pyproject = "pkg/torchwheel/pyproject.toml"
-    groups = [f"--group={name}" for name in ("build", "tests", "lint", "workflows")]
+    groups = [f"--group={name}" for name in ("build", "tests", "lint", "workflows", "docs")]
     # Our other half is installed from this tree.
     extras = ("--extra", "pipeline", "--extra", "evidence", *_NO_RUNTIME, pyproject)
     # An older pip refuses a project of which another wants an extra that its line does not name.
@@ -220,6 +229,7 @@ def lock(session: nox.Session) -> None:
     for output, *arguments in (
         (CONSTRAINTS, "--upgrade", *groups, *extras),
         (PIPELINE_LOCK, *hashed, "--constraint", CONSTRAINTS, "--group=build", *extras),
+        (DOCS_LOCK, *hashed, "--constraint", CONSTRAINTS, "--group=docs", *extras),
         *(
             (f"{folder}requirements.txt", *hashed, "--upgrade", f"{folder}requirements.in")
             for folder in (nox_action, docker)
@@ -328,6 +338,8 @@ def evidence(session: nox.Session) -> None:
 def index(session: nox.Session) -> None:
     """Serve dist/index on loopback; build it of catalogues: nox -s index [-- build FOLDER]."""
     torchwheel(session, "index", *(session.posargs or ("serve",)))
+    if "build" in session.posargs:
+        session.notify("docs", ["dist/index/docs"])  # what is published has both
 
 
 @nox.session

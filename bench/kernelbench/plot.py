@@ -24,11 +24,24 @@ SCALE_END = 110.0  # per cent; what is more is drawn there
 LEGEND_WIDTH = 560
 
 
+STYLE = (
+    "<style>.page{fill:#fff}text{fill:#1a1a1a}.grid{stroke:#333}.dot{stroke:#fff}"
+    f".ours{{fill:{OURS}}}.lost,text.lost{{fill:{LOST}}}"
+    "@media (prefers-color-scheme:dark){.page{fill:#131416}text{fill:#d8dade}"
+    ".grid{stroke:#8d93a0}.dot{stroke:#131416}.ours{fill:#5aa9e6}.lost,text.lost{fill:#ff7b6b}}"
+    "</style>"
+)
+"""The colours of both themes."""
+UNITS = {False: "per cent of a device copy's bandwidth", True: "per cent of the fastest"}
+"""What an axis shows, by whether a call is compared by its time."""
+
+
 @dataclass(frozen=True)
 class Panel:
     """The cells of one way of calling an operator, by shape and dtype."""
 
     title: str
+    unit: str
     shapes: Sequence[str]
     dtypes: Sequence[str]
     cells: dict[tuple[str, str], Row]
@@ -39,19 +52,20 @@ class Panel:
         return TITLE + ROW * len(self.shapes) + 12
 
 
-def panels(rows: Sequence[Row]) -> list[Panel]:
-    """In the record's order."""
-    by_title: dict[str, list[Row]] = {}
+def panels(rows: Sequence[Row], *, one_unit: bool = False) -> list[Panel]:
+    """In the record's order; with `one_unit`, calls that are compared by time have their own."""
+    grouped: dict[tuple[str, bool], list[Row]] = {}
     for row in rows:
-        by_title.setdefault(title(row), []).append(row)
+        grouped.setdefault((title(row), one_unit and row.in_time), []).append(row)
     return [
         Panel(
             name,
+            UNITS[in_time],
             list(dict.fromkeys(row.shape for row in group)),
             list(dict.fromkeys(row.dtype for row in group)),
             {(row.shape, row.dtype): row for row in group},
         )
-        for name, group in by_title.items()
+        for (name, in_time), group in grouped.items()
     ]
 
 
@@ -88,8 +102,7 @@ def _text(x: float, y: float, words: str, *, size: int = 11, more: str = "") -> 
 
 def _dot(x: float, y: float, paint: str) -> str:
     return (
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.8" fill="{paint}" '
-        'stroke="white" stroke-width="0.8"/>'
+        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.8" fill="{paint}" class="dot" stroke-width="0.8"/>'
     )
 
 
@@ -101,25 +114,26 @@ def _cell(
     row: Row, bandwidth: float, left: float, top: float, colours: dict[str, str]
 ) -> Iterator[str]:
     """A bar for ours, a dot for each peer, the figure beside them."""
-    colour = LOST if row.loses else OURS
+    kind = "lost" if row.loses else "ours"
     middle = top + ROW / 2
     if "ours" in row.times:
         width = _at(0, shown(row, "ours", bandwidth))
-        opacity = 0.55 if row.in_time else 1
         yield (
             f'<rect x="{left:.1f}" y="{top + 5:.1f}" width="{width:.1f}" height="{ROW - 10}" '
-            f'fill="{colour}" fill-opacity="{opacity}"/>'
+            f'class="{kind}"/>'
         )
     for who, paint in colours.items():
         if who in row.times:
             x = _at(left, shown(row, who, bandwidth))
             yield _dot(x, middle, paint)
-    fill = f' fill="{LOST}" font-weight="bold"' if row.loses else ""
+    fill = ' class="lost" font-weight="bold"' if row.loses else ""
     yield _text(left + COLUMN + 6, middle + 4, figure(row, bandwidth), size=10, more=fill)
 
 
 def _panel(panel: Panel, record: Record, top: float, colours: dict[str, str]) -> Iterator[str]:
     yield _text(MARGIN, top + 16, panel.title, size=13, more=' font-weight="bold"')
+    beside = MARGIN + 8 + 7.6 * len(panel.title)
+    yield _text(beside, top + 16, f"{panel.unit}; more is better", size=10)
     first, bottom = top + TITLE, top + TITLE + ROW * len(panel.shapes)
     for i, shape in enumerate(panel.shapes):
         y = first + ROW * i + ROW / 2 + 4
@@ -130,7 +144,7 @@ def _panel(panel: Panel, record: Record, top: float, colours: dict[str, str]) ->
         for percent in (0, 50, 100):
             x = _at(left, percent)
             yield (
-                f'<path d="M{x:.1f} {first:.1f}V{bottom:.1f}" stroke="#333" '
+                f'<path d="M{x:.1f} {first:.1f}V{bottom:.1f}" class="grid" '
                 f'stroke-width="{0.9 if percent == 100 else 0.3}"/>'
             )
             if percent:
@@ -145,15 +159,9 @@ def _legend(record: Record, family: str, colours: dict[str, str]) -> Iterator[st
     about = record.about[0]
     heading = f"{family}: {about['gpu']}, torch {about['torch']}, fusedops {about['fusedops']}"
     yield _text(MARGIN, 20, heading, size=14)
-    yield _text(
-        MARGIN,
-        38,
-        "Per cent of a device copy's bandwidth; pale bars: of the fastest. More is better.",
-        size=10,
-    )
     x = float(MARGIN)
-    for who, paint in {"ours": OURS, "ours, behind a peer": LOST}.items():
-        yield f'<rect x="{x:.1f}" y="48" width="14" height="9" fill="{paint}"/>'
+    for who, kind in {"ours": "ours", "ours, behind a peer": "lost"}.items():
+        yield f'<rect x="{x:.1f}" y="48" width="14" height="9" class="{kind}"/>'
         yield _text(x + 19, 57, who)
         x += 32 + 6.4 * len(who)
     for who, paint in colours.items():
@@ -165,7 +173,7 @@ def _legend(record: Record, family: str, colours: dict[str, str]) -> Iterator[st
 def draw(record: Record, family: str) -> str:
     """The SVG of one family."""
     part = record.of_family(family)
-    drawn = panels(part.rows)
+    drawn = panels(part.rows, one_unit=True)
     columns = max(len(panel.dtypes) for panel in drawn)
     width = MARGIN + max(LABEL + columns * (COLUMN + GAP), LEGEND_WIDTH) + MARGIN
     height = TOP + sum(panel.height for panel in drawn) + MARGIN
@@ -173,7 +181,8 @@ def draw(record: Record, family: str) -> str:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
         f'height="{height}" font-family="Helvetica, Arial, sans-serif">',
-        f'<rect width="{width}" height="{height}" fill="white"/>',
+        STYLE,
+        f'<rect width="{width}" height="{height}" class="page"/>',
         *_legend(part, family, colours),
     ]
     top = float(TOP)

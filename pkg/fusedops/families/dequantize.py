@@ -107,7 +107,7 @@ OPS = (
 def quantize(weight: Tensor, groups: int, *, bits: int = 8) -> tuple[Tensor, Tensor]:
     """Round a matrix to integers times a scale for each group of rows, for dequantize to undo.
 
-    Symmetric, to the nearest: scale = max |weight| of the group / most and value = round(weight /
+    Symmetric, to the nearest: scale = max abs(weight) of the group / most and value = round(weight /
     scale), where most is 127 for 8 bits and 7 for 4. So an element is off by half a scale at most.
 
     Args:
