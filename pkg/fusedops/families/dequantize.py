@@ -107,8 +107,9 @@ OPS = (
 def quantize(weight: Tensor, groups: int, *, bits: int = 8) -> tuple[Tensor, Tensor]:
     """Round a matrix to integers times a scale for each group of rows, for dequantize to undo.
 
-    Symmetric, to the nearest: scale = max abs(weight) of the group / most and value = round(weight /
-    scale), where most is 127 for 8 bits and 7 for 4. So an element is off by half a scale at most.
+    Symmetric, to the nearest: scale = max abs(weight) of the group / most and value =
+    round(weight / scale), where most is 127 for 8 bits and 7 for 4. So an element is off by half a
+    scale at most.
 
     Args:
         weight: Shape [R, C], finite numbers of any floating type. For 4 bits C must be even.

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from targets import CUDA_STABLE, EXTENSION, ROCM_STABLE, sources
 
 from programmaker import program
+from targets import CUDA_STABLE, EXTENSION, ROCM_STABLE, sources
 from torchwheel.compilers import gpu_compiler
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.builder.objects import join_parts

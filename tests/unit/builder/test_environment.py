@@ -3,8 +3,8 @@ import platform
 from pathlib import Path
 
 import pytest
-from targets import CUDA_ATEN, CUDA_STABLE, EXTENSION, environ_of
 
+from targets import CUDA_ATEN, CUDA_STABLE, EXTENSION, environ_of
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.builder import variables
 from torchwheel_runtime.builder.ninja import BYTES_PER_JOB, parallel_jobs

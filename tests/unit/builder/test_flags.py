@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from targets import CUDA_ATEN, CUDA_STABLE, EVERY, EXTENSION, PY312, ROCM_STABLE, sources
 
+from targets import CUDA_ATEN, CUDA_STABLE, EVERY, EXTENSION, PY312, ROCM_STABLE, sources
 from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder import variables
 from torchwheel_runtime.builder.extension import Extension, Operator

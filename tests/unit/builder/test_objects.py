@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from targets import CUDA_ATEN, CUDA_STABLE, EXTENSION, PY312, ROCM_STABLE, sources
 from test_build import COUNTED, Shell
 
 from programmaker import program
+from targets import CUDA_ATEN, CUDA_STABLE, EXTENSION, PY312, ROCM_STABLE, sources
 from torchwheel_runtime.builder.ninja import Step, build
 from torchwheel_runtime.builder.objects import (
     MANIFEST,

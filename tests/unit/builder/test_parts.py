@@ -4,8 +4,8 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from targets import CUDA_ATEN_OLD, CUDA_STABLE, EXTENSION, environ_of
 
+from targets import CUDA_ATEN_OLD, CUDA_STABLE, EXTENSION, environ_of
 from torchwheel_runtime.builder import recipe as recipes
 from torchwheel_runtime.builder import variables
 from torchwheel_runtime.builder.extension import Extension, Operator, Split

@@ -5,6 +5,8 @@ import os
 from pathlib import Path
 
 import pytest
+
+from programmaker import program
 from targets import (
     CUDA_ATEN,
     CUDA_ATEN_OLD,
@@ -15,8 +17,6 @@ from targets import (
     ROCM_STABLE,
     sources,
 )
-
-from programmaker import program
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder import flavour, probes
