@@ -7,12 +7,27 @@ reference written in plain PyTorch. `status()` says which, `python -m fusedops` 
 Each operator also has entry points by type, e.g. `bias_gelu_fp16` (fusedops.typed).
 """
 
+import sys
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fusedops import registry, typed
+try:
+    from fusedops import registry, typed
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    if sys.argv[:1] == ["-m"]:  # python -m fusedops, which says it with the remedy
+        from torchwheel_runtime.doctor.examine import main
+
+        sys.exit(main(["fusedops", *sys.argv[1:]]))
+    raise ModuleNotFoundError(
+        f"fusedops needs torch, which {sys.executable} does not have: "
+        f"run `{sys.executable} -m pip install torch`",
+        name="torch",
+    ) from None
+
 from fusedops.extension import EXTENSION
 from fusedops.families.attention import *
 from fusedops.families.bias_act import *

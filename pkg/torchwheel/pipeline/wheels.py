@@ -110,13 +110,18 @@ def _build_all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str
     parts = []
     if finished:
         fresh = [outcome.variant.id for outcome in outcomes if outcome.fresh]
-        commands = _install_commands(run.matrix, finished, groups, index)
-        parts += [
-            build_records.report_table(finished, fresh),
-            "\n  ".join(["To install:", *commands]),
-        ]
+        parts.append(build_records.report_table(finished, fresh))
     if failed:
-        parts.append("\n".join(f"failed: {name}: {error}" for name, error in failed.items()))
+        lines = [f"failed: {name}: {error}" for name, error in failed.items()]
+        lines += [
+            f"{run.dist}: {record.file} is of an earlier source"
+            for record in build_records.all_records(run.dist)
+            if record.variant in failed
+        ]
+        parts.append("\n".join(lines))
+    elif finished:
+        commands = _install_commands(run.matrix, finished, groups, index)
+        parts.append("\n  ".join(["To install:", *commands]))
     return "\n\n".join(parts), int(bool(failed))
 
 

@@ -1,6 +1,7 @@
 """What the operators of an extension run on, as data."""
 
 import dataclasses
+import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -113,7 +114,7 @@ class OperatorStatus:
         return "; ".join(map(str, self.refusals)) or self.way
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class ExtensionStatus:
     """What an extension runs on.
 
@@ -134,6 +135,17 @@ class ExtensionStatus:
     module: ModuleType | None = None
     choices: tuple[str, ...] = ()
     waiting_gpus: tuple[int, ...] = ()
+
+    def __repr__(self) -> str:
+        """A table: what each operator family runs on, for a prompt and for a script's print."""
+        ways = ways_text({one.operator: one.way for one in self.operators})
+        torch = sys.modules.get("torch")
+        no_gpu = torch is not None and not torch.cuda.device_count()
+        if no_gpu and ways != WAY_TEXTS["fallback"]:
+            ways = f"plain PyTorch, as there is no GPU here; on one: {ways}"
+        width = max((len(one.operator) for one in self.operators), default=0)
+        rows = [f"  {one.operator:<{width}}  {one.reason}" for one in self.operators]
+        return "\n".join([f"{self.package}: {ways}", *rows, *(f"  {one}" for one in self.choices)])
 
     @property
     def library(self) -> Path | None:

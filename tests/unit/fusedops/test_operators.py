@@ -2,6 +2,9 @@
 
 import inspect
 import math
+import os
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +17,7 @@ from hypothesis import strategies as st  # noqa: E402
 
 import fusedops  # noqa: E402
 from fusedops.registry import OPS  # noqa: E402
+from programmaker import run_python  # noqa: E402
 
 public = pytest.mark.parametrize("op", [op for op in OPS if op.public], ids=lambda op: op.name)
 
@@ -122,3 +126,25 @@ def test_16_bit_results_are_rounded_once():
     twice = gelu((x + bias).double(), "none").to(torch.bfloat16)
     assert not torch.equal(exact, twice)
     assert torch.equal(once, exact)
+
+
+@pytest.mark.parametrize("called", ["-c", "-m"])
+def test_without_torch_one_sentence_names_the_remedy(called):
+    code = "import sys; sys.modules['torch'] = sys.argv.pop(0) and None; import fusedops"
+    places = os.pathsep.join([str(Path(fusedops.__file__).parents[1]), *sys.path])
+    done = run_python(code, called, "--json", env={**os.environ, "PYTHONPATH": places})
+    if called == "-m":  # the doctor says it: a table, or JSON for `python -m fusedops --json`
+        assert done.stdout.startswith('{\n "schema"')
+        return
+    *_, line = done.stderr.splitlines()
+    assert line == (
+        f"ModuleNotFoundError: fusedops needs torch, which {sys.executable} does not have: "
+        f"run `{sys.executable} -m pip install torch`"
+    )
+
+
+def test_the_status_is_a_table():
+    lines = str(fusedops.status()).splitlines()
+    assert lines[0].startswith("fusedops: ")
+    assert {line.split()[0] for line in lines[1:]} >= {"bias_act", "norm", "softmax"}
+    assert len(max(lines, key=len)) < 200

@@ -3,9 +3,11 @@ import json
 
 import pytest
 
-from torchwheel.pipeline import build_records
+from torchwheel.matrix.variants import select
+from torchwheel.pipeline import build_records, wheels
 from torchwheel.pipeline.build_records import BuildRecord
 from torchwheel.pipeline.sources import source_digest
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.files import sha256
 
 
@@ -57,6 +59,24 @@ def test_a_record_that_names_no_wheel_takes_nothing_along(tmp_path, record, name
     build_records.forget_record(tmp_path, "pure")
     assert build_records.load_finished(tmp_path, "pure", "key") is None
     assert set(tmp_path.iterdir()) == before
+
+
+def test_a_failed_variant_is_not_installed_of_an_earlier_source(
+    tmp_path, record, run_of, monkeypatch
+):
+    def build(run, variant):
+        if variant.id == "pure":
+            raise TorchwheelError("no")
+        return record, True
+
+    monkeypatch.setattr(wheels, "build_variant", build)
+    monkeypatch.setattr(wheels, "index_wheels", lambda *_: {})
+    run = run_of(dist=tmp_path)
+    variants = select(run.matrix, ["pure", "cu130-stable"])
+    said, status = wheels._build_all(run, variants, 1)
+    assert status == 1
+    assert "To install" not in said
+    assert said.endswith(f"failed: pure: no\n{tmp_path}: {record.file} is of an earlier source")
 
 
 def test_the_source_digest_sees_names_contents_and_modes_but_no_output(tmp_path):
