@@ -49,7 +49,8 @@ def main(argv: Sequence[str] | None = None, commands: Sequence[Command] = COMMAN
     """Run one command. Exit status: 0 done, 1 something failed, 2 the call or matrix is wrong."""
     prepare_output()
     try:
-        options = parser(commands).parse_args(argv)
+        given = sys.argv[1:] if argv is None else argv
+        options = parser(commands).parse_args(given or ["--help"])
     except SystemExit as end:
         status = int(end.code or 0)
         # --help and --version have printed something, too.

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from torchwheel_runtime.text import escape, quote
+from torchwheel_runtime.text import escape, nearest, quote
 
 Action = Callable[[argparse.Namespace], int]
 Declare = Callable[["argparse._ActionsContainer"], object]
@@ -17,6 +17,14 @@ _Request = TypeVar("_Request")
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are printable: an argument may be the name of anybody's file."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401
+        """Say which command was meant, not only which there are."""
+        commands = isinstance(action, argparse._SubParsersAction)
+        if commands and value not in (action.choices or ()):
+            known = nearest(str(value), action.choices or ())
+            raise argparse.ArgumentError(None, f"no command {quote(str(value))}; {known}")
+        super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and the error, and end with status 2."""

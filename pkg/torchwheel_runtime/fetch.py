@@ -81,9 +81,14 @@ def check_address(url: str, via: str | None = None) -> None:
     """
     scheme = _scheme(url)
     if scheme is None:
+        folder = url.startswith("/") and Path(url).is_dir()
+        fix = (
+            f"did you mean file://{_place(url)}?"
+            if folder
+            else "name such an address, without a user"
+        )
         raise UsageError(
-            f"{_place(url)}: expected https://, file:// or, on loopback, http://; name such an "
-            "address, without a user"
+            f"{_place(url)}: expected https://, file:// or, on loopback, http://; {fix}"
         )
     if via is None:
         return

@@ -98,6 +98,32 @@ def test_the_rest_needs_no_extra(tmp_path, call, says):
     assert says in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ("docter", 'no command "docter"; did you mean "doctor"?'),
+        ("cache lst", 'no command "lst"; did you mean "list"?'),
+        ("matrix nope", 'no variant or selection "nope"; expected one of: default, release, '),
+        ("matrix cu130", 'no variant or selection "cu130"; did you mean "cu130-*"?'),
+        ("install demo --index /", "or, on loopback, http://; did you mean file:///?"),
+    ],
+)
+def test_a_slip_gets_a_suggestion(call, says, capsys, monkeypatch):
+    monkeypatch.chdir(Path(__file__).parents[2])
+    try:
+        status = cli.main(call.split())
+    except SystemExit as end:
+        status = end.code
+    assert (status, says in capsys.readouterr().err) == (2, True)
+
+
+def test_a_call_without_words_is_help(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["torchwheel"])
+    with pytest.raises(SystemExit) as end:
+        cli.main()
+    assert (end.value.code, "COMMAND" in capsys.readouterr().out) == (0, True)
+
+
 def test_a_module_of_ours_that_is_missing_is_no_matter_of_the_extra(capsys):
     def broken(_):
         raise ModuleNotFoundError("No module named 'torchwheel.gone'", name="torchwheel.gone")

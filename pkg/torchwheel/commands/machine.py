@@ -60,7 +60,7 @@ def doctor(options: argparse.Namespace) -> int:
     ),
     option("--dry-run", action="store_true", help="choose, and change nothing"),
     option("--why", action="store_true", help="list each other wheel with why not; change nothing"),
-    option("--json", action="store_true", help="print the judgements as JSON"),
+    option("--json", action="store_true", help="print the judgements as JSON; change nothing"),
     option(
         "--installer",
         choices=["pip", "uv"],

@@ -8,14 +8,14 @@ from torchwheel.index.needs import WheelNeeds
 from torchwheel.install.choose import Judgement, torch_to_install
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import OfferedWheel
-from torchwheel.install.plan import InstallPlan, Ranking
+from torchwheel.install.plan import Ranking
 from torchwheel_runtime.arch.model import BRANDS
 from torchwheel_runtime.doctor.remedies import PYTORCH
 from torchwheel_runtime.text import escape, hanging_lines, hide_secrets, join_names, size_text
 from torchwheel_runtime.validate.at_load import describe_driver
 from torchwheel_runtime.validate.torch_rules import describe_torch
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 def ranking_text(ranking: Ranking, environment: TargetEnvironment, *, why: bool) -> str:
@@ -103,7 +103,7 @@ def no_torch(ranking: Ranking) -> str | None:
     )
 
 
-def ranking_json(ranking: Ranking, environment: TargetEnvironment, plan: InstallPlan | None) -> str:
+def ranking_json(ranking: Ranking, environment: TargetEnvironment) -> str:
     """One object, byte-stable for equal facts."""
     torch, driver = environment.torch, environment.driver
     machine = {
@@ -125,17 +125,6 @@ def ranking_json(ranking: Ranking, environment: TargetEnvironment, plan: Install
         "index": hide_secrets(ranking.url),
         "machine": machine,
         "chosen": chosen and _wheel_json(chosen),
-        "installed": plan
-        and [
-            {
-                "file": one.wheel.file,
-                "sha256": one.wheel.sha256,
-                "verified": one.signature.ok,
-                "signature": one.signature.says,
-            }
-            for one in plan.downloads
-        ],
-        "others": [str(one) for one in plan.others] if plan else [],
         "wheels": [_wheel_json(one) for one in (*ranking.accepted, *ranking.rejected)],
     }
     return json.dumps(document, indent=1)

@@ -23,7 +23,6 @@ from torchwheel.install.environment import TargetEnvironment, find_environment
 from torchwheel.install.page import OfferedWheel
 from torchwheel.install.plan import (
     Download,
-    InstallPlan,
     Ranking,
     choose,
     choose_file,
@@ -33,7 +32,7 @@ from torchwheel.install.plan import (
 )
 from torchwheel.interpreters import ask_interpreter
 from torchwheel_runtime import process
-from torchwheel_runtime.console import Progress, Quiet, Terminal
+from torchwheel_runtime.console import Progress, Terminal
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 from torchwheel_runtime.fetch import Fetcher, ca_bundle, check_address
 from torchwheel_runtime.files import private_folder, temporary_variables
@@ -59,19 +58,18 @@ def run_install(options: argparse.Namespace) -> int:
         ranking = choose(options.index, wanted, environment, fetch)
     else:
         ranking = choose_file(Path(options.name), environment)
-    if not options.json:
+    if options.json:
+        print(explanation.ranking_json(ranking, environment))
+    else:
         print(explanation.ranking_text(ranking, environment, why=options.why), flush=True)
-    done = None
     problem = None if ranking.accepted else explanation.none_fits(ranking)
     if problem is None and not environment.torch:
         problem = explanation.no_torch(ranking)
-    if problem is None and not (options.dry_run or options.why):
-        with Terminal().live_line() as live:
-            done = _install(options, ranking, environment, fetch, Quiet() if options.json else live)
-    if options.json:
-        print(explanation.ranking_json(ranking, environment, done))
     if problem:
         raise TorchwheelError(problem)
+    if not (options.dry_run or options.why or options.json):
+        with Terminal().live_line() as live:
+            _install(options, ranking, environment, fetch, live)
     return 0
 
 
@@ -81,7 +79,7 @@ def _install(
     environment: TargetEnvironment,
     fetch: Fetcher,
     progress: Progress,
-) -> InstallPlan:
+) -> None:
     program = find_installer(environment, options.installer)
     first = ranking.accepted[0]
     progress.step(f"download {first.candidate.file}")
@@ -101,7 +99,6 @@ def _install(
     check_installed(named, environment.program)
     files = ", ".join(wheel.file for wheel in wheels)
     progress.say(f"installed by {program.name}: {files}")
-    return made
 
 
 class Installer(NamedTuple):

@@ -300,7 +300,7 @@ def test_the_report_says_what_is_taken_and_why_not_the_others(index):
     assert "  needs    torch>=2.11; CUDA 13.0 for 9.0" in text
     assert f"rejected   demo-1.0+cu132-{TAG}.whl" in text
     assert "torch: expected torch>=2.12; found torch 2.11.0+cu130" in text
-    assert ranking_json(ranking, ENVIRONMENT, None) == ranking_json(ranking, ENVIRONMENT, None)
+    assert ranking_json(ranking, ENVIRONMENT) == ranking_json(ranking, ENVIRONMENT)
     without = dataclasses.replace(ENVIRONMENT, torch=None)
     says = no_torch(choose(INDEX, Requirement("demo==1.0+cu130"), without, index.fetch))
     assert says is not None
