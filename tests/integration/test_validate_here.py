@@ -1,5 +1,6 @@
 """What the rules say, held against what compilers do."""
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -27,7 +28,7 @@ KERNEL = "#include <cuda_fp16.h>\n__global__ void k(__half* x) { *x = __float2ha
 
 
 def findings(toolkit: InstalledToolkit | None) -> list[str]:
-    host = find_host()
+    host = find_host(os.environ)
     assert isinstance(host, HostCompiler)
     machine = Machine("3.12.3", "linux_x86_64", "2.36", TORCH, host=host)
     return [one.line for one in build_findings(STABLE, machine, toolkit, package="pkg")]
