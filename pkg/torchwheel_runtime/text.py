@@ -94,7 +94,8 @@ def join_names(names: Iterable[str]) -> str:
 def nearest(name: str, known: Iterable[str]) -> str:
     """Advice: the known names most similar to `name`, else all of them."""
     known = list(known)
-    close = difflib.get_close_matches(name[:100], known)
+    close = difflib.get_close_matches(name[:100], known, cutoff=0.51)
+    close = close or [one for one in known if name.startswith(one)]
     if close:
         return f"did you mean {' or '.join(quote(text) for text in close)}?"
     names = known if len(known) <= _MOST_NAMES else [*known[:_MOST_NAMES], "…"]

@@ -4,9 +4,12 @@ import json
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from doctor_bench import CUDA_TORCH, LOADS, USES_TORCH, Bench
+
+import fusedops
 
 pytestmark = [
     pytest.mark.integration,
@@ -42,6 +45,19 @@ def test_a_package_that_is_well(bench):
     assert "GPU code SASS 9.0\n" in done.stdout
     assert "runtime  CUDA, static\n" in done.stdout
     assert not (bench.folder / "home").exists(), "the doctor makes nothing"
+
+
+def test_fusedops_without_torch(bench):
+    environ = {**bench.setup.env, "PYTHONPATH": str(Path(fusedops.__file__).parents[1])}
+    done = subprocess.run(
+        [bench.setup.python, "-m", "fusedops"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "wrong      fusedops 1.0.0: expected torch>=2.6; found none\n" in done.stdout
 
 
 @pytest.mark.parametrize("module", ["torchwheel.cli", "torchwheel_runtime.doctor.examine"])

@@ -101,7 +101,7 @@ def test_the_rest_needs_no_extra(tmp_path, call, says):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        ("docter", 'no command "docter"; did you mean "doctor"?'),
+        ("docter", 'no command "docter"; did you mean "doctor"'),
         ("cache lst", 'no command "lst"; did you mean "list"?'),
         ("matrix nope", 'no variant or selection "nope"; expected one of: default, release, '),
         ("matrix cu130", 'no variant or selection "cu130"; did you mean "cu130-*"?'),
