@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import threading
+import time
 import zipfile
 from pathlib import Path
 from shutil import copy
@@ -127,6 +128,8 @@ class Compiler:
         self.meeting.wait(60)
         if part.library == self.failing:
             raise TorchwheelError("g++ died")
+        if self.failing:
+            time.sleep(0.3)  # else it could end, and the next begin, before the other has failed
         name = f"demo/_lib/{part.part}/{part.library}.so"
         return BuiltWheel(make_wheel(out, files={name: part.id.encode()}, claims=None))
 
