@@ -82,7 +82,9 @@ def copy_tree(target: Path) -> Path:
     return target
 
 
-def run_tests(tests: Sequence[str], root: Path, *, nightly: bool = False) -> tuple[int | None, str]:
+def run_tests(
+    tests: Sequence[str], root: Path, *, nightly: bool = False, seconds: int | None = None
+) -> tuple[int | None, str]:
     """Runs pytest in the tree `root`; returns its exit status, None if it hangs, and its output."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     command += ["-m", ""] if nightly else []
@@ -90,7 +92,7 @@ def run_tests(tests: Sequence[str], root: Path, *, nightly: bool = False) -> tup
     env = {**os.environ, "PYTHONPATH": str(root / "pkg")}
     try:
         done = subprocess.run(
-            command, cwd=root, env=env, capture_output=True, text=True, timeout=SECONDS, check=False
+            command, cwd=root, env=env, capture_output=True, text=True, timeout=seconds, check=False
         )
     except subprocess.TimeoutExpired:
         return None, ""
@@ -110,7 +112,7 @@ def verdict(mutation: Mutation, root: Path) -> str:
     text = path.read_text(encoding="utf-8")
     write(path, text.replace(mutation.old, mutation.new))
     try:
-        status, output = run_tests(mutation.tests, root, nightly=mutation.nightly)
+        status, output = run_tests(mutation.tests, root, nightly=mutation.nightly, seconds=SECONDS)
     finally:
         write(path, text)
     if status in (FAILED, None):
