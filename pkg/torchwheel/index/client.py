@@ -101,7 +101,8 @@ def find_files(
     """The files that an index has of a project; None if it has no page of it.
 
     At a host of plain pages the document lies beside the page. It may also be in one of `folders`,
-    which are the index's own. The address may also be a page of links, as of pip's --find-links.
+    which are those of an index of ours. Whoever names them may mean a page of links as well, as of
+    pip's --find-links: the address itself is read then.
     """
     index = index.partition("#")[0]
     base, mark, query = index.partition("?")
@@ -121,9 +122,12 @@ def find_files(
             continue  # What an index of others has there is nothing of ours.
         page = page or answer
     found = ListedFiles(page.url, tuple(_of_html(page))) if page else None
-    if found and found.files:
+    if not folders or (found and found.files):
         return found
-    links = fetch.page(index, _ACCEPT)
+    try:
+        links = fetch.page(index, _ACCEPT)
+    except TorchwheelError:
+        return found  # the root of a large index: its projects are no links to files
     if links is None or _is_json(links):
         return found
     named = re.compile(re.escape(project).replace(r"\-", "[-_.]+") + "-", re.IGNORECASE)

@@ -7,6 +7,7 @@ from install_cases import DIGEST, Pages, document, entry, note
 
 import jsonmutator
 import wheelmaker
+from torchwheel.index.client import find_files
 from torchwheel.index.needs import needs_of_claims
 from torchwheel.install.page import find_page
 from torchwheel_runtime.errors import MalformedError, TorchwheelError
@@ -85,6 +86,22 @@ def test_a_page_of_links_has_those_of_the_project():
     # A host that leads to its front page where it has nothing.
     fetch.pages["https://host/links.html/demo/"] = "<html>log in</html>"
     assert find_page("https://host/links.html", "demo", fetch) == (url, (one,))
+
+
+def test_the_root_of_a_large_index_is_no_page_of_links():
+    """It is asked for one where somebody named it, and never by a build or a release."""
+    asked = []
+
+    class LargeIndex:
+        def page(self, url, accept):
+            asked.append(url)
+            if url == "https://host/simple":
+                raise TorchwheelError(f"{url}: expected at most 8.0 MiB, found more")
+
+    assert find_page("https://host/simple", "demo", LargeIndex()) is None
+    assert asked.pop() == "https://host/simple"
+    assert find_files("https://host/simple", "demo", LargeIndex()) is None
+    assert asked[-1] == "https://host/simple/demo/index.json"
 
 
 @pytest.mark.parametrize("answer", ['{"error": "no such page"}', "{", None])
