@@ -15,7 +15,7 @@ nox.options.sessions = ["wheels", "tests"]
 RUNTIME = "pkg/torchwheel_runtime"
 TORCHWHEEL = ("-e", RUNTIME, "-e", "pkg/torchwheel[pipeline,evidence]")
 PROJECTS = tuple(f"{name}/pyproject.toml" for name in (RUNTIME, "pkg/torchwheel"))
-PIPELINE_LOCK = "pkg/torchwheel/data/pipeline.lock.txt"
+PIPELINE_LOCK = "pkg/torchwheel/src/torchwheel/data/pipeline.lock.txt"
 DOCS_LOCK = "docs/requirements.txt"
 # The release the suite runs on; the stable library is built for a lower one.
 TORCH = "torch==2.13.0"
@@ -180,8 +180,10 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("mypy")
-    session.run("lint-imports", env={"PYTHONPATH": "pkg"})
-    folders = Path("csrc"), Path("pkg/torchwheel_runtime/include")
+    session.run(
+        "lint-imports", env={"PYTHONPATH": "pkg:pkg/torchwheel/src:pkg/torchwheel_runtime/src"}
+    )
+    folders = Path("csrc"), Path("pkg/torchwheel_runtime/src/torchwheel_runtime/include")
     files = (path for folder in folders for path in folder.rglob("*"))
     sources = sorted(str(p) for p in files if p.suffix in {".h", ".cu", ".cpp", ".cuh"})
     session.run("clang-format", "--dry-run", "--Werror", *sources)
@@ -225,7 +227,7 @@ def lock(session: nox.Session) -> None:
     # An older pip refuses a project of which another wants an extra that its line does not name.
     hashed = ("--generate-hashes", "--no-strip-extras")
     nox_action = ".github/actions/nox/"
-    docker = "pkg/torchwheel/data/docker/"
+    docker = "docker/"
     for output, *arguments in (
         (CONSTRAINTS, "--upgrade", *groups, *extras),
         (PIPELINE_LOCK, *hashed, "--constraint", CONSTRAINTS, "--group=build", *extras),

@@ -6,7 +6,7 @@ from pathlib import Path
 from setuptools import setup
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE / "pkg"))
+sys.path.insert(0, str(HERE / "pkg" / "torchwheel_runtime" / "src"))
 
 from torchwheel_runtime.builder.setuptools_ext import setup_arguments  # noqa: E402
 

@@ -154,6 +154,7 @@ for _ in sys.stdin:
     if os.waitpid(child, 0)[1]:
         print("null", flush=True)
 """
+SOURCES = ("pkg", "pkg/torchwheel/src", "pkg/torchwheel_runtime/src")
 FIGURES = ("import", "first call", "one library", "JIT hit")
 
 
@@ -181,7 +182,7 @@ class Tree:
         """Start it."""
         environ = {
             **os.environ,
-            "PYTHONPATH": str(tree / "pkg"),
+            "PYTHONPATH": os.pathsep.join(str(tree / folder) for folder in SOURCES),
             "OMP_NUM_THREADS": "1",
             "TORCH_CUDA_ARCH_LIST": "9.0",
             "TORCHWHEEL_CACHE": str(cache),

@@ -22,7 +22,9 @@ from torchwheel.cli import main as torchwheel
 from torchwheel_runtime.text import table_rows
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("torchwheel", "torchwheel_runtime")
+PACKAGES = {
+    name: ROOT / "pkg" / name / "src" / name for name in ("torchwheel", "torchwheel_runtime")
+}
 SMALL = 40
 """A module with fewer lines that one other imports could belong into that other."""
 
@@ -57,7 +59,7 @@ def imported(path: Path) -> Iterator[str]:
 def rows() -> Iterator[tuple[str, ...]]:
     """A row for each package, for both, and for the tests."""
     yield "", "lines", "modules", "mean", "types"
-    both = {name: modules(ROOT / "pkg" / name) for name in PACKAGES}
+    both = {name: modules(folder) for name, folder in PACKAGES.items()}
     for name, found in (
         *both.items(),
         ("both", {k: v for m in both.values() for k, v in m.items()}),
@@ -72,7 +74,7 @@ def rows() -> Iterator[tuple[str, ...]]:
 
 def notes() -> Iterator[str]:
     """Names that two types share, and small modules with one importer."""
-    every = {k: v for name in PACKAGES for k, v in modules(ROOT / "pkg" / name).items()}
+    every = {k: v for folder in PACKAGES.values() for k, v in modules(folder).items()}
     names = collections.Counter(name for path in every.values() for name in types_of(path))
     yield from (f"two types are named {name}" for name, count in names.items() if count > 1)
     users = collections.Counter(
@@ -86,7 +88,7 @@ def notes() -> Iterator[str]:
 def traced(command: list[str]) -> tuple[int, int]:
     """The functions and the modules of the two distributions that a command enters."""
     entered: set[tuple[str, int]] = set()
-    folders = tuple(f"{ROOT / 'pkg' / name}{os.sep}" for name in PACKAGES)
+    folders = tuple(f"{folder}{os.sep}" for folder in PACKAGES.values())
 
     def enter(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code

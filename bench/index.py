@@ -128,7 +128,7 @@ def build(folder: Path, trust: Path | None = None) -> dict[str, float]:
     if trust:
         options += ["--repository", REPOSITORY, "--matrix", str(ROOT / "matrix.yaml")]
         options += ["--trusted-root", str(trust)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "pkg")}
+    environment = dict(os.environ)
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
     environment["TORCHWHEEL_CACHE"] = str(folder / CACHE)

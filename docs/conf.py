@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "pkg"))
+for package in ("torchwheel", "torchwheel_runtime"):
+    sys.path.insert(0, str(ROOT / "pkg" / package / "src"))
 
 from torchwheel.cli import COMMANDS  # noqa: E402 - of the source tree
 from torchwheel_runtime.arguments import Command  # noqa: E402
@@ -38,7 +39,10 @@ default_role = "code"
 smartquotes = False  # options begin with two hyphens
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
-autoapi_dirs = [str(ROOT / "pkg" / name) for name in ("fusedops", "torchwheel_runtime")]
+autoapi_dirs = [
+    str(ROOT / "pkg" / "fusedops"),
+    str(ROOT / "pkg" / "torchwheel_runtime" / "src" / "torchwheel_runtime"),
+]
 napoleon_use_ivar = True
 autosummary_generate = False
 autoapi_generate_api_docs = False

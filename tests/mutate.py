@@ -24,6 +24,8 @@ from pathlib import Path
 
 import yaml
 
+from checkout import python_path
+
 ROOT = Path(__file__).parents[1]
 MUTATIONS = Path(__file__).with_name("mutations.yaml")
 SECONDS = 300
@@ -78,7 +80,7 @@ def copy_tree(target: Path) -> Path:
     for name in filter(None, os.fsdecode(listed).split("\0")):
         if (ROOT / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, target / name)
+            shutil.copy2(ROOT / name, target / name, follow_symlinks=False)
     return target
 
 
@@ -89,7 +91,7 @@ def run_tests(
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
     command += ["-m", ""] if nightly else []
     # Tests start Python processes too, and those must not import the installed checkout.
-    env = {**os.environ, "PYTHONPATH": str(root / "pkg")}
+    env = {**os.environ, "PYTHONPATH": python_path(root)}
     try:
         done = subprocess.run(
             command, cwd=root, env=env, capture_output=True, text=True, timeout=seconds, check=False

@@ -83,7 +83,10 @@ def tiny_in(base) -> Callable[[Path], Path]:
 
     def copy(folder: Path) -> Path:
         shutil.copytree(TINY, folder)
-        shutil.copytree(ROOT / "pkg" / "torchwheel" / "data" / "docker", folder / "docker")
+        shutil.copytree(
+            ROOT / "docker",
+            folder / "docker",
+        )
         with (folder / "matrix.yaml").open("a") as matrix:
             matrix.write('containers: {recipes: docker, base: bullseye, python: "3.11"}\n')
         return folder

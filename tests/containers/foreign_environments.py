@@ -21,9 +21,9 @@ from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
+from checkout import python_path
 from torchwheel.index.serve import serve_in_background
 
-PKG = Path(__file__).parents[2] / "pkg"
 UV = (sys.executable, "-m", "uv")
 LATER = "3.12"
 """For a wheel of the limited API: a later Python than its own."""
@@ -121,7 +121,7 @@ def check(case: Case, python: Path, index: Path, address: str, *, only: bool) ->
     wanted = case.name if only or case.toolkit == toolkit else case.wanted
     ours = [str(python), "-m", "torchwheel.cli", "install", wanted, "--index", address]
     # The folder of torchwheel alone: the environment's packages are its own.
-    found = json.loads(run([*ours, "--json"], PYTHONPATH=str(PKG)))
+    found = json.loads(run([*ours, "--json"], PYTHONPATH=python_path()))
     assert found["chosen"]["file"] == case.wheel.name
     package = case.name.replace("-", "_")
     imported = run([str(python), "-c", f"import torch, {package}; print({package}.__file__)"])

@@ -58,7 +58,14 @@ def image_with_torch(engine, toolkit):
     (universal,) = select(MATRIX, ["universal"])
     (kernels,) = (part for part in universal.parts if part.library == toolkit)
     recipe = recipes.read_recipe(
-        ROOT / "pkg" / "torchwheel" / "data" / "docker" / "emulated.Dockerfile"
+        ROOT
+        / "pkg"
+        / "torchwheel"
+        / "src"
+        / "torchwheel"
+        / "data"
+        / "docker"
+        / "emulated.Dockerfile"
     )
     built = recipes.image_of(MATRIX, kernels, ROOT)
     image = recipes.Image(f"smoke-{toolkit}", recipe, {}, {}, {"BASE_IMAGE": built})

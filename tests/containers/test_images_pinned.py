@@ -161,7 +161,16 @@ def test_a_debian_of_one_day_takes_its_packages_from_the_service(engine, base, t
         (tmp_path / "cache").mkdir()
         made = Image(
             f"debian-{uuid.uuid4().hex[:8]}",
-            read_recipe(ROOT / "pkg" / "torchwheel" / "data" / "docker" / "debian.Dockerfile"),
+            read_recipe(
+                ROOT
+                / "pkg"
+                / "torchwheel"
+                / "src"
+                / "torchwheel"
+                / "data"
+                / "docker"
+                / "debian.Dockerfile"
+            ),
             {"SNAPSHOT": DAY},
             {},
             {"BASE_IMAGE": dated},

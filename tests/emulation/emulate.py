@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "pkg")]
+sys.path[:0] = [str(HERE), str(HERE.parents[1] / "pkg"), str(HERE.parent)]
 
 import torch  # noqa: E402
 from model_library import MODELS, ROOT, Library, build, environment  # noqa: E402
 
+from checkout import python_path  # noqa: E402
 from fusedops.registry import families  # noqa: E402
 
 DEFAULT = ("sm_90", "gfx90a")
@@ -60,7 +61,7 @@ def pytest_command(tests: Sequence[str], options: Sequence[str] = ()) -> list[st
 
 def variables(library: Path, seed: int) -> dict[str, str]:
     """The variables of such a process."""
-    paths = [str(ROOT / "pkg"), str(HERE), str(SMOKE), os.environ.get("PYTHONPATH", "")]
+    paths = [python_path(), str(HERE), str(SMOKE), os.environ.get("PYTHONPATH", "")]
     return {**environment(library, seed), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 

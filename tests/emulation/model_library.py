@@ -72,7 +72,7 @@ def plan(library: Library) -> tuple[Step, ...]:
     csrc = library.source / EXTENSION.sources
     own = [f"-D{name}={value}" for name, value in EXTENSION.macros.items()]
     own += [f"-I{csrc / folder}" for folder in EXTENSION.include_dirs]
-    own += [f"-I{library.source}/pkg/torchwheel_runtime/include"]
+    own += [f"-I{library.source}/pkg/torchwheel_runtime/src/torchwheel_runtime/include"]
     # g++ has no other flags of nvcc or hipcc.
     given = EXTENSION.flags.cuda if library.model.startswith("sm_") else EXTENSION.flags.hip
     device = [word for word in given if word.startswith("-D")]

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from checkout import python_path
 from foreign_project import CODE, TAG_FORMS, write_foreign_project, write_tagged_project
 from torchwheel.scaffold.foreign import read_project
 from torchwheel_runtime.files import sha256
@@ -36,7 +37,7 @@ def environment(tmp_path_factory):
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
     binaries = folder / "venv" / "bin"
     script = binaries / "torchwheel"
-    script.write_text(SCRIPT.format(pkg=ROOT / "pkg", python=sys.executable))
+    script.write_text(SCRIPT.format(pkg=python_path(), python=sys.executable))
     script.chmod(0o755)
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return {**kept, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"}

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from checkout import python_path
+
 pytest.importorskip("torch", reason="torch is not installed")
 pytestmark = pytest.mark.integration
 
@@ -87,7 +89,7 @@ def test_a_family_is_ten_files_and_two_lists():
 def test_its_library_is_built_for_one_arch(tree, nvcc, tmp_path):
     environ = {
         **os.environ,
-        "PYTHONPATH": str(tree / "pkg"),
+        "PYTHONPATH": python_path(tree),
         "CUDA_HOME": str(nvcc.parents[1]),
         "TORCH_CUDA_ARCH_LIST": "9.0",
         "TORCHWHEEL_CACHE": str(tmp_path / "cache"),
@@ -108,7 +110,7 @@ def test_its_tests_are_found_and_pass(tree):
         "tests/unit/bench/test_bench_families.py",
     }
     command = [sys.executable, "-m", "pytest", "-rp", "-k", FAMILY, *sorted(files)]
-    environ = {**os.environ, "PYTHONPATH": str(tree / "pkg")}
+    environ = {**os.environ, "PYTHONPATH": python_path(tree)}
     done = subprocess.run(
         command, env=environ, cwd=tree, capture_output=True, text=True, check=False
     )

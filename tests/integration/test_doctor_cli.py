@@ -5,12 +5,11 @@ import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 from doctor_bench import CUDA_TORCH, LOADS, USES_TORCH, Bench
 
-import fusedops
+from checkout import python_path
 
 pytestmark = [
     pytest.mark.integration,
@@ -49,7 +48,7 @@ def test_a_package_that_is_well(bench):
 
 
 def test_fusedops_without_torch(bench):
-    environ = {**bench.setup.env, "PYTHONPATH": str(Path(fusedops.__file__).parents[1])}
+    environ = {**bench.setup.env, "PYTHONPATH": python_path()}
     done = subprocess.run(
         [bench.setup.python, "-m", "fusedops"],
         env=environ,

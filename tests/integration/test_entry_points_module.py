@@ -32,7 +32,7 @@ def module(tmp_path_factory):
     globs = (*EXTENSION.host, *(glob for one in chosen for glob in one.host))
     globs = (*(one for one in globs if one not in EXTENSION.split.kernels), "torch/dlpack/*.cpp")
     include = (
-        *(f"-I{source}", f"-I{ROOT}/pkg/torchwheel_runtime/include"),
+        *(f"-I{source}", f"-I{ROOT}/pkg/torchwheel_runtime/src/torchwheel_runtime/include"),
         *(f"-isystem{path}" for path in (*include_paths(), sysconfig.get_path("include"))),
     )
     macros = ("-DTORCHWHEEL_FRONT_END", '-DTORCHWHEEL_PACKAGE="fusedops"')

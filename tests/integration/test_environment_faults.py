@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-import torchwheel
+from checkout import python_path
 
 pytestmark = pytest.mark.integration
 
@@ -83,7 +83,7 @@ def run() -> Iterator[Driver]:
             [sys.executable, HERE.parent / "faultdriver.py"],
             env={
                 "PATH": os.environ["PATH"],
-                "PYTHONPATH": str(Path(torchwheel.__file__).parents[1]),
+                "PYTHONPATH": python_path(),
                 "TMPDIR": "/tmp",  # noqa: S108 - every user may write there
                 "PYTHONDONTWRITEBYTECODE": "1",
             },
@@ -293,7 +293,7 @@ def test_an_odd_address_is_one_line(run, address):
 
 def shell(text: str, folder: Path, **env: str) -> subprocess.CompletedProcess[bytes]:
     """Run a line of shell, in which tw is the command line."""
-    source = str(Path(torchwheel.__file__).parents[1])
+    source = python_path()
     return subprocess.run(
         ["sh", "-c", f'tw() {{ "{sys.executable}" -m torchwheel.cli "$@"; }}; {text}'],
         cwd=folder,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from checkout import python_path
 from fusedops.extension import EXTENSION
 from programmaker import run_python
 from torchwheel_runtime.console import Quiet
@@ -50,7 +51,7 @@ def filled(nvcc, tmp_path_factory):
     """A toolkit, one arch, and a cache that the tests fill one after the other."""
     return {
         **os.environ,
-        "PYTHONPATH": str(ROOT / "pkg"),
+        "PYTHONPATH": python_path(),
         "CUDA_HOME": str(nvcc.parents[1]),
         "TORCH_CUDA_ARCH_LIST": "9.0",
         "TORCHWHEEL_CACHE": str(tmp_path_factory.mktemp("jit") / "cache"),
@@ -125,8 +126,7 @@ def test_a_mistake_in_a_source_is_named(environ, tmp_path):
     (tree / "pyproject.toml").touch()
     source = tree / "csrc" / "kernels" / "vector_add.cu"
     source.write_text(source.read_text() + "\nint mistake = ;\n")
-    path = f"{tree / 'pkg'}:{ROOT / 'pkg'}"
-    found, _ = call({**environ, "PYTHONPATH": path})
+    found, _ = call({**environ, "PYTHONPATH": python_path(ROOT, tree / "pkg")})
     assert found["way"] == "fallback"
     (warning,) = found["warnings"]
     assert "building obj/kernels/vector_add.cu.o failed" in warning

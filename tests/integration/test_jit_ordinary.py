@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from checkout import python_path
 from programmaker import run_python
 
 pytest.importorskip("torch", reason="torch is not installed")
@@ -71,7 +72,7 @@ def call(nvcc, tmp_path):
         path.write_text(text)
     environ = {
         **os.environ,
-        "PYTHONPATH": f"{tmp_path}:{ROOT / 'pkg'}",
+        "PYTHONPATH": python_path(ROOT, tmp_path),
         "CUDA_HOME": str(nvcc.parents[1]),
         "TORCH_CUDA_ARCH_LIST": "9.0",
         "TORCHWHEEL_CACHE": str(tmp_path / "cache"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import torchwheel
+from checkout import python_path
 from programmaker import program, run_python
 from torchwheel_runtime.arch.devices import Driver
 from torchwheel_runtime.machine import probe
@@ -23,7 +23,6 @@ from torchwheel_runtime.machine.torch import find_torch
 from torchwheel_runtime.validate.torch_rules import host_bounds
 
 pytestmark = pytest.mark.integration
-PACKAGES = Path(torchwheel.__file__).parents[1]
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch is not installed here"
 )
@@ -45,7 +44,7 @@ print(found.version, torch.version.cuda, torch.version.hip)
 
 @needs_torch
 def test_torchs_files_say_what_torch_says_of_itself():
-    done = run_python(FROM_FILES, env={**os.environ, "PYTHONPATH": str(PACKAGES)})
+    done = run_python(FROM_FILES, env={**os.environ, "PYTHONPATH": python_path()})
     assert done.returncode == 0, done.stderr
     version, cuda, hip = done.stdout.split()
     found = find_torch()

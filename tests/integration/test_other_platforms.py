@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from checkout import python_path
+
 pytestmark = pytest.mark.integration
 
 # What a Python of these platforms lacks. torch is imported before, as it is for this one.
@@ -31,7 +33,6 @@ import fusedops
 x = torch.ones(2, 3)
 print(fusedops.bias_add(x, x[0]).sum().item(), {o.way for o in fusedops.status().operators})
 """
-PACKAGES = Path(__file__).parents[2] / "pkg"
 POSIX = "getuid geteuid killpg O_NOFOLLOW O_DIRECTORY sched_getaffinity uname RTLD_LAZY"
 
 
@@ -41,7 +42,7 @@ POSIX = "getuid geteuid killpg O_NOFOLLOW O_DIRECTORY sched_getaffinity uname RT
 )
 def test_it_runs_there(platform: str, modules: str, functions: str) -> None:
     call = [sys.executable, "-c", USE, platform, modules, functions]
-    env = {**os.environ, "PYTHONPATH": str(PACKAGES)}
+    env = {**os.environ, "PYTHONPATH": python_path()}
     done = subprocess.run(call, capture_output=True, text=True, check=False, env=env)
     assert done.stdout == "12.0 {'fallback'}\n", done.stderr
     assert done.stderr == ""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from checkout import python_path
 from foreign_project import write_foreign_project
 from mutate import copy_tree
 
@@ -80,7 +81,7 @@ def test_write(tmp_path, environment):
     assert (len(lines), index.split("#")[0].strip()) == (4, "nox -s index")
     torchwheel = Path(environment["EDITOR"]).with_name("torchwheel")
     if not torchwheel.exists():
-        torchwheel.write_text(TORCHWHEEL.format(pkg=ROOT / "pkg", python=sys.executable))
+        torchwheel.write_text(TORCHWHEEL.format(pkg=python_path(), python=sys.executable))
         torchwheel.chmod(0o755)
     said = run("\n".join(lines), tmp_path, environment)
     assert said.count("\nuniversal ") == 2

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from torchwheel.matrix.variants import select
 from torchwheel.pipeline.bundled import EPOCH
 from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.repair import repack, stamp
-from torchwheel.pipeline.sources import source_files
+from torchwheel.pipeline.sources import source_files, stage
 from torchwheel.release.artifacts import Candidate, HashedWheel, ReleaseCase
 from torchwheel.release.sdists import Sdist, make_sdists, sdist_faults
 from torchwheel_runtime.builder import variables
@@ -160,9 +161,10 @@ def files_in(folder: Path) -> list[Path]:
 
 def test_ours_has_what_a_native_build_needs_and_no_more(own):
     fusedops, torchwheel = (sdist.source for sdist in own)
+    names = {str(path.relative_to(ROOT)) for path in source_files(ROOT, tracked=True)}
     for folder in ("csrc", "pkg/fusedops", "pkg/torchwheel", "pkg/torchwheel_runtime", "tests"):
         place = "tests/smoke" if folder == "tests" else folder
-        ours = {str(path.relative_to(ROOT)) for path in source_files(ROOT / place, tracked=True)}
+        ours = {name for name in names if name.startswith(f"{place}/")}
         assert {str(path.relative_to(fusedops)) for path in files_in(fusedops / folder)} == ours
     assert {path.name for path in fusedops.iterdir()} == {
         *(
@@ -178,8 +180,9 @@ def test_ours_has_what_a_native_build_needs_and_no_more(own):
         *("PKG-INFO", "README.md", "LICENSE", "CHANGELOG.md"),
     }
     # What setup.py of a native build reads beside csrc: the builder, its data and its maps.
-    for name in ("builder/part.map", "data/arch_runs.json", "LICENSE"):
-        assert (torchwheel / name).is_file()
+    assert (torchwheel / "LICENSE").is_file()
+    for name in ("builder/part.map", "data/arch_runs.json"):
+        assert (torchwheel / "src" / "torchwheel_runtime" / name).is_file()
 
 
 def test_a_native_build_asks_for_its_tools_and_a_pure_one_does_not(own, monkeypatch, tmp_path):
@@ -200,6 +203,33 @@ def test_a_native_build_asks_for_its_tools_and_a_pure_one_does_not(own, monkeypa
     }.items():
         monkeypatch.setenv(name, value)
     assert tools <= builder.get_requires_for_build("wheel")
+
+
+def test_torchwheel_is_built_in_its_folder_with_the_recipes_of_images(tmp_path):
+    """A checkout has links to docker/; a staged copy, the wheel and the sdist have the files."""
+    recipes = {path.name: path.read_bytes() for path in (ROOT / "docker").iterdir()}
+    assert {"cuda.Dockerfile", "requirements.txt"} < set(recipes)
+    copy, out = stage(ROOT, tmp_path / "copy"), tmp_path / "out"
+    below = "torchwheel/data/docker"
+    staged = copy / "pkg" / "torchwheel" / "src" / below
+    assert {path.name: path.read_bytes() for path in staged.iterdir()} == recipes
+    subprocess.run(
+        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out)],
+        cwd=copy / "pkg" / "torchwheel",
+        check=True,
+        capture_output=True,
+    )
+    (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {
+            Path(name).name: archive.read(name)
+            for name in archive.namelist()
+            if name.startswith(f"{below}/")
+        }
+    assert packed == recipes
+    with tarfile.open(sdist) as unpacked:
+        files = [one for one in unpacked if f"/src/{below}/" in one.name]
+        assert {Path(one.name).name: unpacked.extractfile(one).read() for one in files} == recipes
 
 
 def test_pip_installs_ours_from_source_without_torch(own, tmp_path):
@@ -223,13 +253,13 @@ def test_pip_installs_ours_from_source_without_torch(own, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert list(site.glob("fusedops/**/bias_act.cu"))
-    package = ROOT / "pkg" / "torchwheel_runtime"
+    package = ROOT / "pkg" / "torchwheel_runtime" / "src" / "torchwheel_runtime"
     ours = {str(path.relative_to(package)) for path in source_files(package, tracked=True)}
     installed = {
         str(p.relative_to(site / "torchwheel_runtime"))
         for p in files_in(site / "torchwheel_runtime")
     }
-    assert installed == ours - {"pyproject.toml", "LICENSE"}
+    assert installed == ours
     use = (
         "import torch, fusedops, torchwheel_runtime; x = torch.ones(2, 3); "
         "print(fusedops.bias_add(x, x[0]).sum().item(), fusedops.__file__)\n"

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import yaml
 
+from checkout import python_path
 from rehearsal.executor import git
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +79,7 @@ def _begin(seed: Path) -> None:
 
 def _torchwheel(folder: Path, *arguments: str) -> None:
     command = [sys.executable, "-m", "torchwheel.cli", *arguments]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT / "pkg")}
+    environ = {**os.environ, "PYTHONPATH": python_path()}
     subprocess.run(command, cwd=folder, env=environ, check=True, capture_output=True)
 
 

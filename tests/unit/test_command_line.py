@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import torchwheel
+from checkout import python_path
 from programmaker import run_python
 from torchwheel import cli
 from torchwheel_runtime.arguments import Command
@@ -57,7 +57,7 @@ def test_every_option_is_obeyed_by_the_request_or_by_the_command(call, pipeline,
 
 
 def base_alone(call: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    env = {"PYTHONPATH": str(Path(torchwheel.__file__).parents[1]), "TORCHWHEEL_CACHE": "cache"}
+    env = {"PYTHONPATH": python_path(), "TORCHWHEEL_CACHE": "cache"}
     return run_python(BASE_ALONE, *call.split(), cwd=folder, env=env)
 
 
@@ -169,7 +169,7 @@ def test_a_command_needs_neither_docstrings_nor_asserts(tmp_path, call):
     done = subprocess.run(
         [sys.executable, *program],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(root / "pkg"), "PYTHONOPTIMIZE": "2", "HOME": str(tmp_path)},
+        env={"PYTHONPATH": python_path(), "PYTHONOPTIMIZE": "2", "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         check=False,

@@ -6,11 +6,10 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
-import torchwheel
+from checkout import python_path
 from torchwheel.cli import main
 from torchwheel_runtime import console
 from torchwheel_runtime.arguments import Command, option, port_number, positive_number
@@ -185,7 +184,7 @@ def test_a_traceback_cannot_draw_on_the_terminal(tmp_path):
     (tmp_path / "\x1bc.yaml").write_text("a: 1\n")
     command = [sys.executable, "-m", "torchwheel.cli", "--debug", "matrix"]
     command += ["--matrix", "\x1bc.yaml"]
-    env = {"PYTHONPATH": str(Path(torchwheel.__file__).parents[1])}
+    env = {"PYTHONPATH": python_path()}
     done = subprocess.run(
         command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
     )

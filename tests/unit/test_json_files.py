@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchwheel_runtime import json_files
+import torchwheel
+import torchwheel_runtime
 from torchwheel_runtime.errors import MalformedError
 from torchwheel_runtime.json_files import MAX_BYTES, FileName, last_line, parse_json, read_json
 
@@ -227,10 +228,10 @@ def test_the_last_line(output, last):
 
 
 def test_no_other_module_reads_json():
-    packages = Path(json_files.__file__).parents[1]
     readers = {
-        str(path.relative_to(packages))
-        for path in packages.glob("torchwheel*/**/*.py")
+        str(path.relative_to(Path(half.__path__[0]).parent))
+        for half in (torchwheel, torchwheel_runtime)
+        for path in Path(half.__path__[0]).rglob("*.py")
         if re.search(r"\bjson\.loads?\(|\bJSONDecoder\(", path.read_text())
     }
     # probe.py runs where there is no torchwheel, and reads what a fork of itself has written.

@@ -8,7 +8,7 @@ home="$RUNNER_TEMP/torchwheel"
 nox=$(command -v nox)
 python -m venv "$home"
 "$home/bin/python" -m pip install --require-hashes --only-binary=:all: \
-  --requirement "$root/pkg/torchwheel/data/pipeline.lock.txt"
+  --requirement "$root/pkg/torchwheel/src/torchwheel/data/pipeline.lock.txt"
 "$home/bin/python" -m pip install --no-index --no-deps --no-build-isolation \
   "$root/pkg/torchwheel_runtime" "$root/pkg/torchwheel"
 mkdir "$home/sessions"

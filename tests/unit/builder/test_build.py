@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from checkout import python_path
 from programmaker import program, run_python
 from targets import CUDA_STABLE, EXTENSION, environ_of, sources
 from torchwheel_runtime.builder import ninja, provision, variables
@@ -235,7 +236,7 @@ def test_provisioning_needs_no_pydantic():
         "import sys; sys.modules['pydantic'] = None\n"
         "import torchwheel_runtime.builder.provision, torchwheel_runtime.builder.probes\n"
     )
-    env = {"PYTHONPATH": str(Path(__file__).parents[3] / "pkg")}
+    env = {"PYTHONPATH": python_path()}
     done = run_python(code, env=env)
     assert done.returncode == 0, done.stderr
 

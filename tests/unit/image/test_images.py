@@ -28,7 +28,7 @@ from torchwheel_runtime.arch.releases import torch_releases
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 
 ROOT = Path(__file__).parents[3]
-DOCKER = ROOT / "pkg" / "torchwheel" / "data" / "docker"
+DOCKER = ROOT / "docker"
 
 
 @pytest.fixture(scope="module")
@@ -321,7 +321,11 @@ def test_a_package_of_another_version_is_one_line(tmp_path, call, says):
         'printf "%s:\\n  Installed: (none)\\n  Candidate: %s\\n" "$name" "$found"',
     )
     done = subprocess.run(
-        ["bash", "-c", f"set -f; bash {ROOT}/pkg/torchwheel/data/docker/expect-versions.sh {call}"],
+        [
+            "bash",
+            "-c",
+            f"set -f; bash {ROOT}/docker/expect-versions.sh {call}",
+        ],
         env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
         capture_output=True,
         text=True,

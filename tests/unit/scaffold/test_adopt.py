@@ -26,7 +26,17 @@ from torchwheel.scaffold.new import new_project
 from torchwheel_runtime.errors import UsageError
 
 ROOT = Path(__file__).parents[3]
-NEW = ROOT / "pkg" / "torchwheel" / "scaffold" / "templates" / "new" / "matrix.yaml.in"
+NEW = (
+    ROOT
+    / "pkg"
+    / "torchwheel"
+    / "src"
+    / "torchwheel"
+    / "scaffold"
+    / "templates"
+    / "new"
+    / "matrix.yaml.in"
+)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from workflow_files import ROOT, committed, jobs, sessions, steps
 
+from checkout import SOURCES
 from torchwheel import cli
 from torchwheel.matrix.load import load
 from torchwheel.matrix.render import MatrixPlan, matrix_text
@@ -125,13 +126,16 @@ def test_a_page_uses_no_replaced_word(page):
 # Places: the three journeys of the page on the design.
 
 JOURNEYS = re.search(r"^## Three journeys\n(.*?)^## ", text_of(DESIGN), re.M | re.S)[1]
-PLACES = re.findall(r"`((?:pkg|csrc)/[\w/.]+):(\w+)`", JOURNEYS)
+PLACES = re.findall(r"`((?:torchwheel|torchwheel_runtime|fusedops|csrc)/[\w/.]+):(\w+)`", JOURNEYS)
 
 
 @pytest.mark.parametrize(("path", "name"), PLACES)
 def test_a_place_of_a_journey_exists(path, name):
     definition = rf"(def|class|struct|template|Status|void|{name})\b.*\b{name}\b|\b{name}\("
-    assert re.search(definition, text_of(path)), f"{path} defines no {name}"
+    (file,) = (
+        ROOT / folder / path for folder in ("", *SOURCES) if (ROOT / folder / path).is_file()
+    )
+    assert re.search(definition, file.read_text()), f"{path} defines no {name}"
 
 
 def test_each_journey_has_ten_lines():

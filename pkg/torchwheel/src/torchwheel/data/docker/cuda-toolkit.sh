@@ -1,0 +1,1 @@
+../../../../../../docker/cuda-toolkit.sh

@@ -1,0 +1,1 @@
+../../../../../../docker/expect-versions.sh

@@ -1,0 +1,1 @@
+../../../../../../docker/glibc-limit.py

@@ -1,0 +1,1 @@
+../../../../../../docker/newer-gxx.sh

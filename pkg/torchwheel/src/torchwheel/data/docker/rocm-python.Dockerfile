@@ -1,0 +1,1 @@
+../../../../../../docker/rocm-python.Dockerfile
