@@ -179,6 +179,7 @@ def test_archs_under_conditions_are_all_read_and_a_person_is_asked():
         # Words of the command line.
         ('"--cuda_ext" in sys.argv', "--cuda_ext", "switch"),
         ('"--debug" in sys.argv', "--debug", ""),
+        ('parser.add_argument("-c", "--with-cuda")', "--with-cuda", "switch"),
     ],
 )  # fmt: skip
 def test_a_variable_and_what_becomes_of_it(line, name, becomes):
@@ -211,6 +212,7 @@ def test_what_is_not_understood_is_said(line, todo):
          "torch.cuda.device_count", "a GPU of each arch"),
         ("from torch import cuda as c\nc.get_device_capability(0)",
          "torch.cuda.get_device_capability", "a GPU of each arch"),
+        ('getattr(torch.cuda, "is_available")()', "torch.cuda.is_available", "a GPU of each arch"),
         ("torch.accelerator.is_available()",
          "torch.accelerator.is_available", "a GPU of each arch"),
         ("torch._C._cuda_getDeviceCount()", "torch._C._cuda_getDeviceCount", ""),

@@ -141,14 +141,22 @@ class SwitchSearch:
                 self.ask(node, "the name of an environment variable is made by code; look it up")
 
     def _argument(self, node: ast.AST) -> Iterator[BuildVariable]:
-        """A word of the command line that the script looks for: `"--cuda_ext" in sys.argv`."""
+        """A word of the command line that the script looks for: `"--cuda_ext" in sys.argv`.
+
+        Or that it has argparse look for: `parser.add_argument("--cuda_ext")`.
+        """
         match node:
-            case ast.Compare(left=left, ops=[ast.In()], comparators=[owner]):
-                name = self.resolve_text(left)
-                if name and name not in _COMMANDS and dotted_name(owner).endswith("argv"):
-                    yield BuildVariable(name, self.place(node), given="argument")
+            case ast.Compare(left=word, ops=[ast.In()], comparators=[owner]) if dotted_name(
+                owner
+            ).endswith("argv"):
+                name = self.resolve_text(word)
+            case ast.Call(func=ast.Attribute(attr="add_argument"), args=[*words]):
+                names = (self.resolve_text(word) or "" for word in words)
+                name = next((one for one in names if one.startswith("--")), None)
             case _:
-                pass
+                return
+        if name and name not in _COMMANDS:
+            yield BuildVariable(name, self.place(node), given="argument")
 
     def _helpers(self) -> tuple[Mapping[str, int], Collection[int]]:
         """Functions that read the variable that an argument names, by its place, and the reads."""
@@ -192,6 +200,10 @@ class SwitchSearch:
                     yield f"torch.cuda.{attr}"
                 elif owner == "torch.accelerator":
                     yield f"torch.accelerator.{attr}"
+            case ast.Call(func=ast.Name("getattr"), args=[owner, ast.Constant(str(attr)), *_]) if (
+                attr in ASKS_TORCH and dotted_name(owner) == "torch.cuda"
+            ):
+                yield f"torch.cuda.{attr}"
             case ast.Attribute(attr="_cuda_getDeviceCount" as attr):
                 yield f"torch._C.{attr}"
             case ast.ImportFrom(module="torch.cuda", names=names):
