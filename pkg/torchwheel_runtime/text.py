@@ -119,13 +119,18 @@ def table_rows(form: str, rows: Iterable[Sequence[str]], *, wrap: bool = False) 
 
     Args:
         form: the columns, e.g. "<7 >8 <": alignment and least width. A wider cell widens its
-            column.
+            column. Without a cell that says something, but `-`, it is left out.
         rows: the cells, the head's first, which are escaped. A row may end early; its last cell is
             not padded.
         wrap: whether the last cell is wrapped at the width of the page, below its first line.
     """
     cells = [[escape(cell) for cell in row] for row in rows]
     columns = [(column[0], int(column[1:] or 0)) for column in form.split()]
+    empty = [{row[at] for row in cells[1:] if at < len(row)} == {"-"} for at in range(len(columns))]
+    columns = [column for column, without in zip(columns, empty, strict=True) if not without]
+    cells = [
+        [cell for cell, without in zip(row, empty, strict=False) if not without] for row in cells
+    ]
     widths = [
         max([least, *(len(row[at]) for row in cells if at < len(row) - 1)])
         for at, (_, least) in enumerate(columns)

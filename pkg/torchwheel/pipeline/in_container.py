@@ -49,7 +49,7 @@ from torchwheel.smoke.testing import arguments_of_tests, digest_of_tests
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime import process
 from torchwheel_runtime.builder.extension import OBJECTS
-from torchwheel_runtime.builder.ninja import is_progress
+from torchwheel_runtime.builder.ninja import read_progress
 from torchwheel_runtime.builder.variables import SHARD
 from torchwheel_runtime.errors import TorchwheelError, program_error
 from torchwheel_runtime.files import write_text
@@ -231,10 +231,11 @@ class Container:
 
     def _show_step(self, line: str) -> None:
         text = line.strip()
-        if self.variant.ordinary and (step := compile_step(text)):
-            text = f"{step}..."
-        if is_progress(line) or text.endswith("..."):
-            self.run.progress.step(f"{self.variant.id}: {text}")
+        step = compile_step(text) if self.variant.ordinary else None
+        if step := step or read_progress(line):
+            self.run.progress.step(*step)
+        elif text.endswith("..."):
+            self.run.progress.step(text.removesuffix("..."))
 
     def _stream(
         self,
@@ -348,7 +349,6 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
         return None
     registry = registry_of(run.matrix, run.root)
     built = ensure_image(engine, image, run.cache, run.progress, registry)
-    run.progress.step(f"{variant.id}: trying it by emulation")
     folder = run.variant_folder(variant)
     engine.give(folder)  # nothing was built in a container for a universal wheel
     volumes = (
