@@ -7,7 +7,6 @@ import os
 import sys
 import threading
 import time
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, Protocol, TextIO, cast
@@ -16,7 +15,14 @@ from torchwheel_runtime.actions_log import Groups, error_command, escape_command
 from torchwheel_runtime.errors import InterruptedRunError, TorchwheelError
 from torchwheel_runtime.os_errors import explain
 from torchwheel_runtime.tasks import ENDING, Count, EndedStep, Task, TaskPath, Tasks, name_of
-from torchwheel_runtime.text import WIDTH, escape, escape_lines, hide_secrets
+from torchwheel_runtime.text import (
+    WIDTH,
+    clock_text,
+    cut_columns,
+    escape,
+    escape_lines,
+    hide_secrets,
+)
 
 
 class Progress(Protocol):
@@ -245,7 +251,7 @@ class Terminal:
         """How many are done of all, and how long the rest may take; empty where nothing counts."""
         count, left = self._tasks.count, self._tasks.seconds_left(time.monotonic())
         text = f"{count.done}/{count.total}  " if count.total else ""
-        return f"{text}about {_clock(left)} left  " if text and left and left >= 1 else text
+        return f"{text}about {clock_text(left)} left  " if text and left and left >= 1 else text
 
     def _draw(self) -> None:
         """Draw the live line, unless something is printed there that has no end yet."""
@@ -253,11 +259,11 @@ class Terminal:
         if not self.is_live or not at_work or _has_open_line():
             return
         others = f"  +{len(at_work) - 1}" if at_work[1:] else ""
-        start = f"{_clock(time.monotonic() - self._start)}  {self._progress()}"
+        start = f"{clock_text(time.monotonic() - self._start)}  {self._progress()}"
         # The cursor stays at the end, so a line that is full would be wrapped.
         width = max(1, self._width() - 1)
         room = max(0, width - len(start) - len(others))
-        text = f"{start}{_cut(_one_line(at_work[0][0]).expandtabs(8), room)}{others}"
+        text = f"{start}{cut_columns(_one_line(at_work[0][0]).expandtabs(8), room)}{others}"
         self._write(f"{_ERASE}{text[:width]}")
         self._is_drawn = True
 
@@ -291,23 +297,6 @@ class Terminal:
 
 _HEARING = 0.2
 """Seconds in which a signal that ended a compiler reaches this process, too."""
-
-
-def _clock(seconds: float) -> str:
-    """Minutes and seconds, with hours if there are any: 2:05, 1:02:05."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def _cut(text: str, columns: int) -> str:
-    """The beginning of a text that fits in so many columns; some characters take two."""
-    at = 0
-    for index, character in enumerate(text):
-        at += 2 if unicodedata.east_asian_width(character) in "WF" else 1
-        if at > columns:
-            return text[:index]
-    return text
 
 
 def _has_open_line() -> bool:

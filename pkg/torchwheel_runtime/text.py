@@ -5,6 +5,7 @@ import json
 import os
 import re
 import textwrap
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 from torchwheel_runtime.errors import UsageError
@@ -112,6 +113,23 @@ def size_text(size: int, decimals: int = 1) -> str:
         if size >= unit:
             return f"{size / unit:.{decimals}f} {name}"
     return f"{size / 1024:.{decimals - 1}f} KiB"
+
+
+def clock_text(seconds: float) -> str:
+    """Minutes and seconds, with hours if there are any: 2:05, 1:02:05."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def cut_columns(text: str, columns: int) -> str:
+    """The beginning of a text that fits in so many columns; some characters take two."""
+    at = 0
+    for index, character in enumerate(text):
+        at += 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        if at > columns:
+            return text[:index]
+    return text
 
 
 def table_rows(form: str, rows: Iterable[Sequence[str]], *, wrap: bool = False) -> list[str]:

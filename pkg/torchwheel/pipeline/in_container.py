@@ -52,7 +52,7 @@ from torchwheel_runtime.builder.extension import OBJECTS
 from torchwheel_runtime.builder.ninja import read_progress
 from torchwheel_runtime.builder.variables import SHARD
 from torchwheel_runtime.errors import TorchwheelError, program_error
-from torchwheel_runtime.files import write_text
+from torchwheel_runtime.files import temporary_variables, write_text
 from torchwheel_runtime.shards import Shard
 from torchwheel_runtime.text import escape
 
@@ -159,8 +159,11 @@ class Container:
         options = dataclasses.replace(options, volumes=(*options.volumes, bundle))
         settings = cibuildwheel_settings(run, variant, self.engine, self.image, options, tried)
         write_text(config, settings_toml(settings))
+        # In GitHub Actions cibuildwheel would print commands for the runner.
         environ = {
-            name: value for name, value in os.environ.items() if not name.startswith("CIBW_")
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("CIBW_") and name != "GITHUB_ACTIONS"
         }
         command = [*process.python_module(sys.executable, "cibuildwheel")]
         command += ["--only", identifier_of(run, variant)]
@@ -258,7 +261,7 @@ class Container:
                     say,
                     log=log_file,
                     cwd=cwd,
-                    env={**environ, **self.engine.environ},
+                    env={**environ, **temporary_variables(), **self.engine.environ},
                     silence=programs.SILENCE,
                     cpu_seconds=lambda: self.engine.cpu_seconds(self.run.id),
                 )
