@@ -181,7 +181,8 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("mypy")
     session.run(
-        "lint-imports", env={"PYTHONPATH": "pkg:pkg/torchwheel/src:pkg/torchwheel_runtime/src"}
+        "lint-imports",
+        env={"PYTHONPATH": "pkg:pkg/torchwheel/src:pkg/torchwheel_runtime/src"},
     )
     folders = Path("csrc"), Path("pkg/torchwheel_runtime/src/torchwheel_runtime/include")
     files = (path for folder in folders for path in folder.rglob("*"))

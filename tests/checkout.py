@@ -4,7 +4,11 @@ import os
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("pkg", "pkg/torchwheel/src", "pkg/torchwheel_runtime/src")
+SOURCES = (
+    "pkg",
+    "pkg/torchwheel/src",
+    "pkg/torchwheel_runtime/src",
+)
 """Those of fusedops, torchwheel and torchwheel_runtime, as pyproject.toml lists them."""
 
 

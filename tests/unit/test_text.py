@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.text import (
+    clock_text,
     detail_lines,
     parse_age,
     parse_size,
@@ -37,6 +38,28 @@ def test_lines_below_a_row():
 def test_columns_grow_with_their_cells_but_not_with_a_rows_last_one():
     rows = table_rows("<3 >4 <", [("name", "size", "x"), ("a", "12345", ""), ("b", "it failed")])
     assert rows == ["name   size  x", "a     12345", "b     it failed"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        # A column that only ever holds `-` goes, wherever it is; without a row there is none.
+        ([("a", "cpu", "x"), ("1", "-", "y"), ("2", "-", "z")], ["a  x", "1  y", "2  z"]),
+        ([("cpu", "x", "a"), ("-", "y", "-"), ("-", "z", "-")], ["x", "y", "z"]),
+        ([("a", "cpu", "x"), ("1", "-", "y"), ("2", "3", "")], ["a  cpu  x", "1  -    y", "2  3"]),
+        ([("a", "b", "c"), ("1",), ("2", "-")], ["a  c", "1", "2"]),
+        ([("a", "-", "c")], ["a  -  c"]),
+    ],
+)
+def test_a_column_without_anything_in_it_goes(rows, expected):
+    assert table_rows("< < <", rows) == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0:00"), (65.9, "1:05"), (3599, "59:59"), (36001, "10:00:01")]
+)
+def test_a_time_as_text(seconds, text):
+    assert clock_text(seconds) == text
 
 
 def test_a_last_column_that_is_wrapped_stays_below_itself():

@@ -12,12 +12,13 @@ from checkout import python_path
 from programmaker import program, run_python
 from targets import CUDA_STABLE, EXTENSION, environ_of, sources
 from torchwheel_runtime.builder import ninja, provision, variables
-from torchwheel_runtime.builder.ninja import Step, build, is_progress
+from torchwheel_runtime.builder.ninja import Step, build, read_progress
 from torchwheel_runtime.builder.provision import complete_environment
 from torchwheel_runtime.builder.recipe import Recipe
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.ownership import UntrustedError
+from torchwheel_runtime.tasks import Count
 from torchwheel_runtime.toolkit.host import HostCompiler
 
 # Recipes of shell steps: what is compiled once for several builds, and who waits for whom.
@@ -89,7 +90,7 @@ def test_a_build_waits_for_another_and_says_so(tmp_path):
     assert [process.returncode for process in both] == [0, 0]
     waits = [line for lines in said for line in lines if line.startswith("waiting:")]
     assert waits == ["waiting: another build compiles device"]
-    assert is_progress(waits[0])
+    assert read_progress(waits[0]) == (waits[0], None)
     assert (tmp_path / "shared" / "device" / "count").read_text() == "made\n"
 
 
@@ -123,16 +124,17 @@ def test_a_step_is_named_when_it_starts_and_a_failure_is_told(tmp_path):
     with pytest.raises(TorchwheelError, match=r"building b failed: x\.cu: error: no good"):
         ninja.run((slow, bad), tmp_path, 1, hear)
     named = {line: seconds for seconds, line in reversed(heard)}
-    # Said at its start: as long before the next step as it takes.
-    assert named["[2/2] bad step"] - named["[1/2] slow step"] > 0.4
-    assert all(ninja.is_progress(line) for _, line in heard if line.endswith("step"))
+    # Said at its start and at its end.
+    assert named["[1/2] slow step"] - named["[0/2] slow step"] > 0.4
+    assert read_progress("[1/2] slow step") == ("slow step", Count(1, 2))
+    assert "[1/2] bad step" in named
 
 
 def test_the_signal_that_ended_ninja_is_named(tmp_path):
     # ninja is the parent of the shell that starts this one.
     kill = "read -r _ _ _ ninja _ < /proc/$PPID/stat; kill -9 $ninja"
     killed = Step("slow step", ("sh", "-c", kill), (), "a")
-    with pytest.raises(TorchwheelError, match=r"ninja was ended by SIGKILL in \[1/1\] slow step"):
+    with pytest.raises(TorchwheelError, match=r"ninja was ended by SIGKILL in \[0/1\] slow step"):
         ninja.run((killed,), tmp_path, 1, lambda _: None)
 
 

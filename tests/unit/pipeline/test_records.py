@@ -1,5 +1,8 @@
 import dataclasses
+import io
 import json
+import re
+import sys
 
 import pytest
 
@@ -7,6 +10,7 @@ from torchwheel.matrix.variants import select
 from torchwheel.pipeline import build_records, wheels
 from torchwheel.pipeline.build_records import BuildRecord
 from torchwheel.pipeline.sources import source_digest
+from torchwheel_runtime.console import Escaping, Terminal
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.files import sha256
 
@@ -71,12 +75,27 @@ def test_a_failed_variant_is_not_installed_of_an_earlier_source(
 
     monkeypatch.setattr(wheels, "build_variant", build)
     monkeypatch.setattr(wheels, "index_wheels", lambda *_: {})
-    run = run_of(dist=tmp_path)
+    log = io.StringIO()
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setattr(sys, "stderr", Escaping(log))
+    run = run_of(dist=tmp_path, progress=Terminal())
     variants = select(run.matrix, ["pure", "cu130-stable"])
     said, status = wheels._build_all(run, variants, 1)
     assert status == 1
     assert "To install" not in said
     assert said.endswith(f"failed: pure: no\n{tmp_path}: {record.file} is of an earlier source")
+    # In GitHub Actions the error is shown beside the log, once.
+    assert re.findall("^::error::.*", log.getvalue(), re.M) == ["::error::torchwheel: pure: no"]
+
+
+def test_the_seconds_of_the_last_run_are_there_or_not(tmp_path, record):
+    build_records.save_record(tmp_path, dataclasses.replace(record, steps={"gates": 2.5}))
+    assert build_records.last_seconds(tmp_path, record.variant) == {"gates": 2.5}
+    path = tmp_path / build_records.FOLDER / f"{record.variant}.json"
+    for text in ("{", "[]", '{"steps": {"gates": "x"}}'):
+        path.write_text(text)
+        assert build_records.last_seconds(tmp_path, record.variant) == {}
+    assert build_records.last_seconds(tmp_path, "none") == {}
 
 
 def test_the_source_digest_sees_names_contents_and_modes_but_no_output(tmp_path):

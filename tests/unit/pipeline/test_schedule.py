@@ -2,6 +2,7 @@ import dataclasses
 import threading
 import time
 from collections import defaultdict
+from concurrent.futures._base import DoneAndNotDoneFutures
 from pathlib import Path
 
 import pytest
@@ -224,13 +225,18 @@ def test_after_an_error_nothing_is_begun_and_what_is_at_work_is_finished(chains,
     assert sorted(work.begun) == begun
 
 
+def end_of_wait(*_, **__):
+    time.sleep(0.2)
+    return DoneAndNotDoneFutures(set(), set())
+
+
 def interrupt(*_, **__):
     raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize(
     ("wait", "error"),
-    [(lambda *_, **__: time.sleep(0.2), TorchwheelError), (interrupt, KeyboardInterrupt)],
+    [(end_of_wait, TorchwheelError), (interrupt, KeyboardInterrupt)],
     ids=["before the waiting thread hears of an error", "after an interrupt"],
 )
 def test_nothing_is_begun(monkeypatch, wait, error):

@@ -1,7 +1,9 @@
 """A universal wheel is assembled from the project's files and the libraries of its parts."""
 
 import dataclasses
+import io
 import json
+import re
 import threading
 import time
 import zipfile
@@ -22,6 +24,7 @@ from torchwheel.pipeline.executors import (
     cpu_seconds_of_parts,
     executor_of,
     merge,
+    tasks_of,
     with_parts_here,
 )
 from torchwheel.pipeline.inputs import Clock, Run, claims_of
@@ -29,6 +32,7 @@ from torchwheel.pipeline.inside import usage_file
 from torchwheel.pipeline.on_host import Host
 from torchwheel.pipeline.repair import take_flags, wheel_members
 from torchwheel_runtime.claims import LibraryFlags
+from torchwheel_runtime.console import Terminal
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from wheelmaker import make_wheel
 
@@ -151,7 +155,7 @@ def test_parts_are_built_side_by_side_into_the_same_bytes(tmp_path, monkeypatch)
         built = executor_of(run, variant).build(folder / "out", clock)
         made.append(built.wheel.read_bytes())
         assert "cu130" in host.begun[:at_once]
-        assert set(clock.seconds) == {*(part.id for part in variant.parts), "assemble"}
+        assert {*clock.seconds, "gates", "smoke"} == {*tasks_of(run, variant)}
     assert len(variant.parts) == 8
     assert made[0] == made[1]
 
@@ -159,10 +163,15 @@ def test_parts_are_built_side_by_side_into_the_same_bytes(tmp_path, monkeypatch)
 def test_a_part_that_fails_is_named_at_once_and_what_is_finished_is_kept(tmp_path, monkeypatch):
     host = Compiler(monkeypatch, failing="stable", meeting=2)
     (tmp_path / "out").mkdir()
-    run, heard, variant = parts_run(tmp_path, 2)
-    with pytest.raises(TorchwheelError, match=r"^g\+\+ died$"):
-        executor_of(run, variant).build(tmp_path / "out", Clock())
-    assert heard.said[1:] == ["stable-front-end: FAILED: g++ died"]
+    run, _, variant = parts_run(tmp_path, 2)
+    log = io.StringIO()
+    run = dataclasses.replace(run, progress=Terminal(log))
+    executor = executor_of(run, variant)
+    with pytest.raises(TorchwheelError, match=r"^g\+\+ died$"), run.progress.task("universal"):
+        executor.build(tmp_path / "out", Clock(run.progress))
+    assert re.findall(r"universal: (stable\S+: FAILED) after 0\.\d s: (.*)", log.getvalue()) == [
+        ("stable-front-end: FAILED", "g++ died")
+    ]
     assert sorted(host.begun) == ["cu130", "stable"]
     kept = [path.name for path in run.cached_folder("parts").iterdir()]
     assert [name[: len("cu130-kernels")] for name in kept] == ["cu130-kernels"]

@@ -41,6 +41,7 @@ from torchwheel.toolkit.toolkit_home import (
 from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.inspect.elf import Library, UndefinedSymbol, read_library
+from torchwheel_runtime.tasks import Count
 
 CXX = Path("/usr/bin/g++")
 CUDA_H = """\
@@ -174,10 +175,10 @@ def test_a_distributions_toolkit_is_taken_as_it_is(tmp_path, site):
     ("line", "says"),
     [
         ("[2/9] /cuda/bin/nvcc -I/x -c -c '/a/b/x.cu' -o x.o", None),
-        ("[2/9] /cuda/bin/nvcc -I/x -c -c /a/b/x.cu -o x.o", "[2/9] compiled x.cu"),
-        ("[2/9] /rocm/bin/hipcc  -I/x -c -c /a/b/x.hip -o x.o", "[2/9] compiled x.hip"),
-        ("[1/9] c++ -MMD -c /a/b/x.cpp -o x.o", "[1/9] compiled x.cpp"),
-        ("gcc -pthread -fPIC -Icsrc -c csrc/x.cpp -o build/x.o -O3", "compiling x.cpp"),
+        ("[2/9] /cuda/bin/nvcc -I/x -c -c /a/b/x.cu -o x.o", ("compiled x.cu", Count(2, 9))),
+        ("[2/9] /rocm/bin/hipcc  -I/x -c -c /a/b/x.hip -o x.o", ("compiled x.hip", Count(2, 9))),
+        ("[1/9] c++ -MMD -c /a/b/x.cpp -o x.o", ("compiled x.cpp", Count(1, 9))),
+        ("gcc -pthread -fPIC -Icsrc -c csrc/x.cpp -o build/x.o -O3", ("compiling x.cpp", None)),
         ("g++ -shared x.o -o x.so", None),
         ("running build_ext", None),
         ("", None),

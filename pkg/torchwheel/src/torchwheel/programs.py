@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from torchwheel_runtime.errors import InterruptedRunError
 from torchwheel_runtime.process import (
     CODES,
-    ENDING,
     Argument,
     TimedOutError,
     start,
     supervise,
 )
+from torchwheel_runtime.tasks import ENDING
 
 SILENCE = 1800.0
 """Seconds after which a build that prints nothing and computes nothing counts as one that hangs."""
@@ -190,7 +191,7 @@ def _send(signum: int, numbers: Iterable[int]) -> None:
 
 @contextlib.contextmanager
 def end_programs_on_signals() -> Iterator[None]:
-    """For the block, SIGINT, SIGTERM and SIGHUP end all programs and raise KeyboardInterrupt.
+    """For the block, SIGINT, SIGTERM and SIGHUP end all programs, then this one.
 
     The block is left in the usual way, so that temporary files are removed. A second signal ends
     this process at once. For a command's own process: signals that it handles or ignores stay.
@@ -202,14 +203,14 @@ def end_programs_on_signals() -> Iterator[None]:
     ours = [n for n, old in before.items() if old in (signal.SIG_DFL, signal.default_int_handler)]
     enders: list[threading.Thread] = []
 
-    def end(_number: int, _frame: object) -> None:
+    def end(number: int, _frame: object) -> None:
         ENDING.set()
-        for number in ours:
-            signal.signal(number, before[number])
+        for one in ours:
+            signal.signal(one, before[one])
         # In another thread, as this one leaves the block, and may wait for a program there.
         enders.append(threading.Thread(target=_end_programs))
         enders[-1].start()
-        raise KeyboardInterrupt
+        raise InterruptedRunError(number)
 
     _adopt_orphans(True)
     for number in ours:
@@ -239,7 +240,8 @@ def _end_programs() -> None:
     # What has another session ends by itself.
     sessions = {os.getsid(0)}
     begun = time.monotonic()
-    while running := running_below(os.getpid(), sessions):
+    # One look can miss what a program started just before it ended: the second sees it as ours.
+    while running := (running_below(os.getpid(), sessions) or running_below(os.getpid(), sessions)):
         late = time.monotonic() - begun > _GRACE
         if late:
             _send(signal.SIGKILL, running)

@@ -24,6 +24,18 @@ class UsageError(TorchwheelError):
     status = 2
 
 
+class InterruptedRunError(KeyboardInterrupt):
+    """A signal ends a command. Its arguments are lines that say what was stopped.
+
+    Attributes:
+        status: the exit status of a program that the signal ends, as a shell gives it.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.status = 128 + number
+
+
 class DiskFullError(TorchwheelError):
     """A disk is full, or the user's quota of it is used up."""
 

@@ -17,17 +17,15 @@ import struct
 import subprocess
 import sys
 import termios
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Literal
 
 from torchwheel_runtime.errors import PlacedError, program_error
+from torchwheel_runtime.tasks import ENDING
 
 Argument = str | os.PathLike[str]
 
-ENDING = threading.Event()
-"""Set while a signal ends the programs of a command: no other may start."""
 CODES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 RAISED = re.compile(r"[\w.]*(Error|Exception)(: |$)")
 """The start of the line by which Python names the exception that ended a program."""

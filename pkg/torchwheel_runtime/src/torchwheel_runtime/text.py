@@ -5,6 +5,7 @@ import json
 import os
 import re
 import textwrap
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 from torchwheel_runtime.errors import UsageError
@@ -114,18 +115,40 @@ def size_text(size: int, decimals: int = 1) -> str:
     return f"{size / 1024:.{decimals - 1}f} KiB"
 
 
+def clock_text(seconds: float) -> str:
+    """Minutes and seconds, with hours if there are any: 2:05, 1:02:05."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def cut_columns(text: str, columns: int) -> str:
+    """The beginning of a text that fits in so many columns; some characters take two."""
+    at = 0
+    for index, character in enumerate(text):
+        at += 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        if at > columns:
+            return text[:index]
+    return text
+
+
 def table_rows(form: str, rows: Iterable[Sequence[str]], *, wrap: bool = False) -> list[str]:
     """The rows of a table as text, columns two blanks apart; one text for each row.
 
     Args:
         form: the columns, e.g. "<7 >8 <": alignment and least width. A wider cell widens its
-            column.
+            column. Without a cell that says something, but `-`, it is left out.
         rows: the cells, the head's first, which are escaped. A row may end early; its last cell is
             not padded.
         wrap: whether the last cell is wrapped at the width of the page, below its first line.
     """
     cells = [[escape(cell) for cell in row] for row in rows]
     columns = [(column[0], int(column[1:] or 0)) for column in form.split()]
+    empty = [{row[at] for row in cells[1:] if at < len(row)} == {"-"} for at in range(len(columns))]
+    columns = [column for column, without in zip(columns, empty, strict=True) if not without]
+    cells = [
+        [cell for cell, without in zip(row, empty, strict=False) if not without] for row in cells
+    ]
     widths = [
         max([least, *(len(row[at]) for row in cells if at < len(row) - 1)])
         for at, (_, least) in enumerate(columns)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel.compilers.compiler_cache import CacheUse
@@ -131,6 +131,14 @@ def _load(path: Path) -> BuildRecord | None:
         return record if wheel.is_file() and sha256(wheel) == record.sha256 else None
     except (OSError, MalformedError):
         return None
+
+
+def last_seconds(dist: Path, variant: str) -> Mapping[str, float]:
+    """The seconds of each step of a variant's last build; empty if there is no record of it."""
+    try:
+        return read_json(_path(dist, variant), BuildRecord).steps
+    except (OSError, MalformedError):
+        return {}
 
 
 def load_finished(dist: Path, variant: str, key: str) -> BuildRecord | None:

@@ -84,18 +84,12 @@ class Assembler:
 
         def obtain(keyed: tuple[Compiler, str]) -> PartFile:
             compiler, key = keyed
-            try:
-                with clock.step(compiler.variant.id):
-                    return _obtain_part(compiler, key, out)
-            except TorchwheelError as error:
-                # The parts at work are finished first, which can take minutes.
-                self.run.progress.say(f"{compiler.variant.id}: FAILED: {error}")
-                raise
+            with clock.step(compiler.variant.id):
+                return _obtain_part(compiler, key, out)
 
         keyed = list(zip(self.compilers, self.facts, strict=True))
         files = in_order(keyed, obtain, self.run.parts_at_once)
         with clock.step("assemble"):
-            self.run.progress.step(f"{self.variant.id}: assembling")
             base = Host(self.run, self.variant).build_base(out / "base")
             merged = merge(base, files, self.variant.platform, out / "merged")
             repaired = repair(merged, out / "repaired")
@@ -122,6 +116,24 @@ def executor_of(run: Run, variant: Variant) -> Executor:
     if variant.parts:
         return Assembler(run, variant, tuple(compiler_of(run, part) for part in variant.parts))
     return compiler_of(run, variant)
+
+
+def tasks_of(run: Run, variant: Variant) -> tuple[str, ...]:
+    """The tasks by which a variant is built and proven, as its clock has them."""
+    contained = run.engine is not None and variant.toolkit is not None
+    if variant.parts:
+        here = [part for part in variant.parts if container_reason(part, run.engine) is None]
+        built = [*(part.id for part in here), "assemble"]
+    elif contained:
+        built = ["container"]
+    else:
+        built = [*(["toolkit"] if variant.toolkit else []), "build", "repair"]
+    if variant.native and is_cross(variant):
+        tried = ["emulated"] if run.engine else []
+    else:
+        tried = [] if contained else ["smoke"]
+    twice = ["twice"] if run.twice and variant.native else []
+    return (*built, "gates", *tried, *twice)
 
 
 def compilers_in(executor: Executor) -> tuple[Compiler, ...]:

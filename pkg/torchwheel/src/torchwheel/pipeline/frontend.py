@@ -21,11 +21,13 @@ from torchwheel.pipeline.repair import path_with_scripts
 from torchwheel.pipeline.sources import is_plain_file
 from torchwheel.text_files import read_text
 from torchwheel_runtime import process
+from torchwheel_runtime.builder.ninja import read_progress
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError, program_error
 from torchwheel_runtime.json_files import FileName, parse_json, read_bounded
 from torchwheel_runtime.os_errors import explain
 from torchwheel_runtime.ownership import find_program
 from torchwheel_runtime.pip import checked_requirements
+from torchwheel_runtime.tasks import Count
 from torchwheel_runtime.text import escape, quote
 
 Settings = Mapping[str, str | Sequence[str]]
@@ -126,22 +128,22 @@ def _last_words(lines: Sequence[str], otherwise: str) -> str:
     return f"{otherwise}; its last line: {said[-1]}" if said else otherwise
 
 
-_COUNT = re.compile(r"\[\d+/\d+\]")
 _SOURCES = (".cu", ".hip", ".cpp", ".cc", ".cxx", ".c")
 
 
-def compile_step(line: str) -> str | None:
+def compile_step(line: str) -> tuple[str, Count | None] | None:
     """E.g. "compiling x.cu" of a compiler's command; None of other lines.
 
-    Ninja prints a command when it has ended: "[2/9] compiled x.cu".
+    Ninja prints a command when it has ended, after a count: "compiled x.cu", 2 of 9.
     """
-    words = line.split()
+    command, count = read_progress(line) or (line, None)
+    words = command.split()
     inputs = [word for option, word in itertools.pairwise(words) if option == "-c"]
     source = next((word for word in inputs if word.endswith(_SOURCES)), None)
     if source is None:
         return None
     name = PurePath(source).name
-    return f"{words[0]} compiled {name}" if _COUNT.fullmatch(words[0]) else f"compiling {name}"
+    return f"{'compiled' if count else 'compiling'} {name}", count
 
 
 @dataclasses.dataclass(frozen=True)

@@ -49,10 +49,10 @@ from torchwheel.smoke.testing import arguments_of_tests, digest_of_tests
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime import process
 from torchwheel_runtime.builder.extension import OBJECTS
-from torchwheel_runtime.builder.ninja import is_progress
+from torchwheel_runtime.builder.ninja import read_progress
 from torchwheel_runtime.builder.variables import SHARD
 from torchwheel_runtime.errors import TorchwheelError, program_error
-from torchwheel_runtime.files import write_text
+from torchwheel_runtime.files import temporary_variables, write_text
 from torchwheel_runtime.shards import Shard
 from torchwheel_runtime.text import escape
 
@@ -159,8 +159,11 @@ class Container:
         options = dataclasses.replace(options, volumes=(*options.volumes, bundle))
         settings = cibuildwheel_settings(run, variant, self.engine, self.image, options, tried)
         write_text(config, settings_toml(settings))
+        # In GitHub Actions cibuildwheel would print commands for the runner.
         environ = {
-            name: value for name, value in os.environ.items() if not name.startswith("CIBW_")
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith("CIBW_") and name != "GITHUB_ACTIONS"
         }
         command = [*process.python_module(sys.executable, "cibuildwheel")]
         command += ["--only", identifier_of(run, variant)]
@@ -231,10 +234,11 @@ class Container:
 
     def _show_step(self, line: str) -> None:
         text = line.strip()
-        if self.variant.ordinary and (step := compile_step(text)):
-            text = f"{step}..."
-        if is_progress(line) or text.endswith("..."):
-            self.run.progress.step(f"{self.variant.id}: {text}")
+        step = compile_step(text) if self.variant.ordinary else None
+        if step := step or read_progress(line):
+            self.run.progress.step(*step)
+        elif text.endswith("..."):
+            self.run.progress.step(text.removesuffix("..."))
 
     def _stream(
         self,
@@ -257,7 +261,7 @@ class Container:
                     say,
                     log=log_file,
                     cwd=cwd,
-                    env={**environ, **self.engine.environ},
+                    env={**environ, **temporary_variables(), **self.engine.environ},
                     silence=programs.SILENCE,
                     cpu_seconds=lambda: self.engine.cpu_seconds(self.run.id),
                 )
@@ -348,7 +352,6 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
         return None
     registry = registry_of(run.matrix, run.root)
     built = ensure_image(engine, image, run.cache, run.progress, registry)
-    run.progress.step(f"{variant.id}: trying it by emulation")
     folder = run.variant_folder(variant)
     engine.give(folder)  # nothing was built in a container for a universal wheel
     volumes = (

@@ -35,10 +35,11 @@ from torchwheel_runtime.toolkit.lock import components
 
 
 class Clock:
-    """Seconds per named step, and of all since it was made."""
+    """Seconds per named step, and of all since it was made; its steps are tasks of `progress`."""
 
-    def __init__(self) -> None:
+    def __init__(self, progress: Progress | None = None) -> None:
         self.seconds: dict[str, float] = {}
+        self._progress = progress
         self._made = time.monotonic()
 
     @property
@@ -51,7 +52,8 @@ class Clock:
         """Time the block."""
         start = time.monotonic()
         try:
-            yield
+            with self._progress.task(name) if self._progress else contextlib.nullcontext():
+                yield
         finally:
             self.seconds[name] = round(time.monotonic() - start, 3)
 

@@ -115,8 +115,8 @@ def compile_objects(
     """Compile a shard of the objects into `folder`; returns them, each once and in one order."""
     found: dict[tuple[str, str], CompiledObject] = {}
     for variant in variants:
-        run.progress.step(f"{variant.id}: compiling its objects")
-        with tempfile.TemporaryDirectory(prefix="torchwheel-kernels-") as scratch:
+        made_in = tempfile.TemporaryDirectory(prefix="torchwheel-kernels-")
+        with run.progress.task(variant.id), made_in as scratch:
             made = compiler_of(run, variant).compile_shard(shard, Path(scratch).resolve())
         for entry in read_json(made / MANIFEST, ObjectList).objects:
             known = found.setdefault((entry.group, entry.output), entry)

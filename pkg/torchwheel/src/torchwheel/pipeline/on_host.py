@@ -25,7 +25,7 @@ from torchwheel.smoke.smoke_record import SmokeRecord
 from torchwheel.smoke.testing import smoke
 from torchwheel.toolkit.provide import provide
 from torchwheel_runtime.builder.extension import OBJECTS
-from torchwheel_runtime.builder.ninja import is_progress
+from torchwheel_runtime.builder.ninja import read_progress
 from torchwheel_runtime.builder.variables import SHARD
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.errors import UsageError
@@ -97,12 +97,9 @@ class Host:
         """The same facts."""
         return self.facts
 
-    def _step(self, text: str) -> None:
-        self.run.progress.step(f"{self.variant.id}: {text}")
-
     def _show_progress(self, line: str) -> None:
-        if is_progress(line):
-            self._step(line)
+        if step := read_progress(line):
+            self.run.progress.step(*step)
 
     def _build_into(self, out: Path, environ: Mapping[str, str]) -> Path:
         """Build the wheel that these variables ask for into the folder `out`."""
@@ -113,13 +110,12 @@ class Host:
         """The finished wheel, below `out`; nothing tries it here, whatever `tests` says."""
         del tests
         environ = _environment(self.run, self.variant, clock)
-        self._step("building")
         wheel = build_and_finish(
             lambda folder: self._build_into(folder, environ),
             lambda _: claims_of(self.variant),
             out,
             clock,
-            self._step,
+            self.run.progress.step,
         )
         return BuiltWheel(wheel)
 
@@ -137,7 +133,6 @@ class Host:
     def smoke(self, built: BuiltWheel, clock: Clock) -> SmokeRecord:
         """Run the smoke tests in a clean environment; returns their record."""
         run, variant = self.run, self.variant
-        self._step("smoke")
         if run.trial.tests is None:
             raise UsageError(f"{variant.id}: matrix.yaml has no smoke.tests; expected their folder")
         record = run.dist / "smoke" / f"{variant.id}.json"

@@ -6,18 +6,22 @@ The failure of a variant does not stop the others; without one of its parts ther
 import dataclasses
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from typing import TypeVar
 
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.build_records import BuildRecord
 from torchwheel_runtime.builder.ninja import BYTES_PER_JOB, available_memory
 from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.text import hanging_lines, join_names
 
 # Measured: importing a CUDA torch takes 1 GB and its tests up to 3 in a container.
 BYTES_PER_SLOT = 4 << 30
 
+_HEARING = 1.0
+"""Seconds after which a run looks again whether it is stopped."""
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -126,6 +130,15 @@ def side_by_side(
     return [places[variant.id] for variant in variants]
 
 
+def stopped_lines(states: Mapping[str, str]) -> list[str]:
+    """What a run that was stopped came to: the variants of each state."""
+    lines = []
+    for state in ("finished", "failed", "stopped", "not begun"):
+        names = [name for name, found in states.items() if found == state]
+        lines += hanging_lines(f"  {state:<9}  ", join_names(names)) if names else []
+    return lines
+
+
 def in_order(
     items: Sequence[_Item], work: Callable[[_Item], _Result], at_once: int
 ) -> list[_Result]:
@@ -155,10 +168,13 @@ def in_chains(
     with ThreadPoolExecutor(at_once) as pool:
         try:
             futures = [
-                pool.submit(lambda chain: [begin(item) for item in chain], chain)
+                # The thread works for the task that the caller is in.
+                pool.submit(copy_context().run, lambda one: [begin(item) for item in one], chain)
                 for chain in chains
             ]
-            wait(futures, return_when=FIRST_EXCEPTION)
+            # With a time limit: a signal that came just before a wait is heard after it.
+            while wait(futures, _HEARING, FIRST_EXCEPTION).not_done and not stopped.is_set():
+                continue
         finally:
             stopped.set()  # after ^C too
     errors = [error for future in futures if (error := future.exception())]

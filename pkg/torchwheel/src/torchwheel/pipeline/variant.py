@@ -56,7 +56,7 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
     finished = build_records.load_finished(run.dist, variant.id, key)
     if finished:
         return finished, False
-    clock = Clock()
+    clock = Clock(run.progress)
     # Below dist, so that the last rename stays on one disk.
     scratch = run.dist / build_records.FOLDER
     with (
@@ -64,7 +64,6 @@ def build_variant(run: Run, variant: Variant) -> tuple[BuildRecord, bool]:
         tempfile.TemporaryDirectory(prefix="making-", dir=scratch) as folder,
     ):
         built = executor.build(Path(folder), clock)
-        run.progress.step(f"{variant.id}: gates")
         with clock.step("gates"), keep_rejected(built.wheel, run.dist):
             glibc = newest_glibc(run, variant)
             limits = limits_of(run.matrix, run.root, variant.abi, glibc)

@@ -23,6 +23,7 @@ from torchwheel.pipeline import build_records
 from torchwheel.pipeline.before_images import ready_engine
 from torchwheel.pipeline.build_records import BuildCall, BuildRecord, WheelsRequest
 from torchwheel.pipeline.bundled import build_bundled
+from torchwheel.pipeline.executors import tasks_of
 from torchwheel.pipeline.frontend import find_launcher
 from torchwheel.pipeline.inputs import Run
 from torchwheel.pipeline.on_host import container_reason
@@ -33,17 +34,20 @@ from torchwheel.pipeline.schedule import (
     parts_each,
     side_by_side,
     slots,
+    stopped_lines,
 )
 from torchwheel.pipeline.sources import project_folder, source_digest
 from torchwheel.pipeline.variant import build_variant
+from torchwheel_runtime.actions_log import is_in_actions
 from torchwheel_runtime.arch import lists
 from torchwheel_runtime.arch.devices import visible_gpus
 from torchwheel_runtime.arch.model import Arch, parse
 from torchwheel_runtime.builder.ninja import BYTES_PER_COMPILER, parallel_jobs
-from torchwheel_runtime.console import Progress
+from torchwheel_runtime.console import Progress, print_error
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import remove_leftovers, sha256_by_name, write_text
 from torchwheel_runtime.lock import hold_lock, say_waiting
+from torchwheel_runtime.tasks import ENDING
 from torchwheel_runtime.toolkit.cache import cache_folder
 
 
@@ -92,16 +96,28 @@ def wheels(request: WheelsRequest, progress: Progress) -> tuple[str, int]:
 
 
 def _build_all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str, int]:
+    states = {variant.id: "not begun" for variant in variants}
+
     def work(variant: Variant) -> tuple[BuildRecord, bool]:
+        states[variant.id] = "stopped"
         try:
-            record, fresh = build_variant(run, variant)
+            with run.progress.task(variant.id) as task:
+                record, fresh = build_variant(run, variant)
+                task.result = record.file if fresh else "nothing to do"
         except TorchwheelError:
-            run.progress.say(f"{variant.id}: FAILED")
+            states[variant.id] = "stopped" if ENDING.is_set() else "failed"
             raise
-        run.progress.say(f"{variant.id}: {record.file if fresh else 'nothing to do'}")
+        states[variant.id] = "finished"
         return record, fresh
 
-    outcomes = side_by_side(variants, work, at_once)
+    for variant in variants:
+        took = build_records.last_seconds(run.dist, variant.id)
+        run.progress.plan({(variant.id, name): took.get(name) for name in tasks_of(run, variant)})
+    try:
+        outcomes = side_by_side(variants, work, at_once)
+    except KeyboardInterrupt as stop:
+        stop.args = (*stop.args, *stopped_lines(states))
+        raise
     finished = [outcome.record for outcome in outcomes if outcome.record]
     failed = {outcome.variant.id: outcome.error for outcome in outcomes if outcome.error}
     index = run.dist / "index"
@@ -119,6 +135,9 @@ def _build_all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str
             if record.variant in failed
         ]
         parts.append("\n".join(lines))
+        if is_in_actions():
+            for name, error in failed.items():
+                print_error(f"{name}: {error}", failed=True)
     elif finished:
         commands = _install_commands(run.matrix, finished, groups, index)
         parts.append("\n  ".join(["To install:", *commands]))

@@ -108,7 +108,6 @@ def build_sdist(
         wheel, cluster = built.wheel, None
         if request.on:
             cluster = cluster_use(request.on, request.launcher, confined.environ)
-        progress.step(f"gates and import of {wheel.name}")
         with clock.step("proof"), keep_rejected(wheel, request.dist):
             gates = check_gates(wheel, request.limits, confined.source)
             facts = read_wheel(wheel)

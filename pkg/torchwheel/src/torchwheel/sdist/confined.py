@@ -114,7 +114,7 @@ class ConfinedBuild:
             work: what is done with its steps, as in `OwnBuildPlan`.
             shard: the part that is compiled, of "shard".
         """
-        self.clock = Clock()
+        self.clock = Clock(progress)
         self._folder, self._cache, self._progress = folder, cache, progress
         self.source = copy_source(request.source.resolve(), folder / _COPIES)
         own = read_settings(self.source)
@@ -304,12 +304,11 @@ class ConfinedBuild:
 
         def on_line(line: str) -> None:
             if step := compile_step(line):
-                self._progress.step(step)
+                self._progress.step(*step)
 
         python = self._python(self._env, write, plan.launcher, self._own)
         temporary = self.sandbox.temporary if self.sandbox else None
         with explain_failure(self._hidden, log), temporary_files_in(temporary):
-            self._progress.step(f"building {source.name} for {self.variant.id}")
             return build_wheel(
                 source,
                 self.environ,

@@ -98,9 +98,12 @@ def compat(
             f"torch {join_names(fitting)}: not published for Python {found}; name another --python"
         )
     rows: tuple[CompatRow, ...] = ()
-    for release, python in pairs:
+    names = [f"torch {release}, Python {python.version}" for release, python in pairs]
+    progress.plan({(name,): None for name in names})
+    for name, (release, python) in zip(names, pairs, strict=True):
         # Else a cache of its own: five torches with CUDA would be 25 GB.
-        with tempfile.TemporaryDirectory(prefix="torchwheel-compat-") as folder:
+        scratch = tempfile.TemporaryDirectory(prefix="torchwheel-compat-")
+        with progress.task(name) as task, scratch as folder:
             try:
                 run = smoke(
                     wheel,
@@ -111,10 +114,10 @@ def compat(
                     progress=progress,
                     python=python,
                 )
-                row = CompatRow(release, python.version, run)
-                progress.say(f"torch {release}, Python {python.version}: {run.verdict}")
+                row, task.result = CompatRow(release, python.version, run), run.verdict
             except TorchwheelError as error:
                 row = CompatRow(release, python.version, error=str(error))
+                task.result = "not tried"
         rows = (*rows, row)
         files.write_text(record, dump_compat(wheel, rows))
     return rows

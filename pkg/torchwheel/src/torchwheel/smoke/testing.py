@@ -248,7 +248,7 @@ def smoke(
     with tempfile.TemporaryDirectory(prefix="torchwheel-smoke-") as folder:
         temporary = Path(folder).resolve()
         if here:
-            progress.step("smoke: installing the wheel for the running Python")
+            progress.step("installing the wheel for the running Python")
             env = trial_environment.running_environment(wheels, import_names(wheels[0]), temporary)
         else:
             required = trial_environment.base_requirements(
@@ -257,7 +257,7 @@ def smoke(
             base = trial_environment.base_environment(
                 cache.resolve(), required, progress, python, locks=trial.locks
             )
-            progress.step("smoke: installing the wheel")
+            progress.step("installing the wheel")
             env = trial_environment.clean_environment(wheels, base, temporary, python)
         cwd = temporary / "run"
         sources, report, arguments = "", cwd / "junit.xml", []
@@ -269,7 +269,7 @@ def smoke(
             shutil.copytree(tests, cwd / name, ignore=shutil.ignore_patterns("__pycache__"))
             arguments = arguments_of_tests(report, name, without_gpu)
         ran = f", running {tests.name}" if tests else ""
-        progress.step(f"smoke: importing {', '.join(packages)}{ran}")
+        progress.step(f"importing {', '.join(packages)}{ran}")
         facts, done = run_probe(env, packages, cwd, arguments)
         if done.status:
             for line in (done.output + done.errors).splitlines()[-OUTPUT_LINES:]:

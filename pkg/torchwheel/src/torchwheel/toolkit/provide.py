@@ -59,9 +59,9 @@ def provide(
     key = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
     marker = cache / "verified" / f"{key}.json"
     if not _is_trusted(marker):
-        progress.step(f"{toolkit.name}: verifying, a probe kernel for {arch_list(archs)}")
-        release = require_cuda(root, toolkit.version)
-        compile_probe(root, archs, str(host.path))
+        with progress.task(f"{toolkit.name}: verifying, a probe kernel for {arch_list(archs)}"):
+            release = require_cuda(root, toolkit.version)
+            compile_probe(root, archs, str(host.path))
         # A cache that root made for all users is only read: then each run verifies the toolkit.
         with contextlib.suppress(OSError):
             trusted_path(marker.parent, create=True)

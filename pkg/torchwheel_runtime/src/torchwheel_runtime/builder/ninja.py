@@ -17,6 +17,7 @@ from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 from torchwheel_runtime.files import write_text
 from torchwheel_runtime.lock import hold_lock
 from torchwheel_runtime.ownership import UntrustedError, find_program
+from torchwheel_runtime.tasks import Count
 from torchwheel_runtime.text import shorten
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Step:
     parts: tuple["Step", ...] = ()
 
 
-_PROGRESS = re.compile(r"^(\[\d+/\d+\]|waiting:) ")
+_PROGRESS = re.compile(r"^(?:\[(\d+)/(\d+)\] |(?=waiting: ))(.*)")
 
 
 def _path(text: str) -> str:
@@ -135,8 +136,8 @@ def run(
         lines.append(line)
         say(line)
 
-    # On a terminal ninja names a step at its start, elsewhere at its end.
-    env = {**os.environ, "NINJA_STATUS": "[%s/%t] ", "TERM": "xterm"}
+    # On a terminal ninja names a step at its start and at its end, elsewhere at its end alone.
+    env = {**os.environ, "NINJA_STATUS": "[%f/%t] ", "TERM": "xterm"}
     status = process.stream_terminal(command, hear, env)
     if status:
         raise program_error(_failure(lines, status))
@@ -155,9 +156,13 @@ def _failure(lines: list[str], status: int) -> str:
     return f"building {step} failed: {why.strip()}"
 
 
-def is_progress(line: str) -> bool:
-    """Whether `line` is ninja's own "[2/9] CUDA file.cu", or says what is waited for."""
-    return bool(_PROGRESS.match(line))
+def read_progress(line: str) -> tuple[str, Count | None] | None:
+    """The step and the count of ninja's own "[2/9] CUDA file.cu"; or what is waited for."""
+    found = _PROGRESS.match(line)
+    if found is None:
+        return None
+    done, total, text = found.groups()
+    return text, Count(int(done), int(total)) if total else None
 
 
 def say_to_stdout(line: str) -> None:

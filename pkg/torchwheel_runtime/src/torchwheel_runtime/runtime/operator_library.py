@@ -9,7 +9,7 @@ import glob
 import hashlib
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from torchwheel_runtime.arch.devices import Gpu
@@ -18,7 +18,7 @@ from torchwheel_runtime.arch.model import BRANDS, Arch
 from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.builder import variables
 from torchwheel_runtime.builder.extension import SOURCES, Extension
-from torchwheel_runtime.builder.ninja import build, find_ninja, parallel_jobs
+from torchwheel_runtime.builder.ninja import build, find_ninja, parallel_jobs, read_progress
 from torchwheel_runtime.builder.probes import cpu_features, find_probes
 from torchwheel_runtime.builder.recipe import (
     Recipe,
@@ -84,8 +84,13 @@ def obtain_library(
             extension, name, source, os.environ, progress, kernels_for
         )
         step: LoadStep = "jit cache"
+
         # A terminal shows each file while it compiles; a log does not list them.
-        say = progress.step if progress.is_live else _ignore_line
+        def show(line: str) -> None:
+            if step := read_progress(line):
+                progress.step(*step)
+
+        say: Callable[[str], None] = show if progress.is_live else _ignore_line
         say = progress.say if extension.verbose else say
 
         def compile_(copy: Path, output: Path) -> Path:

@@ -72,8 +72,7 @@ def make_once(
         with hold_folder_lock(root, say_waiting(progress.say, busy)):
             if not root.exists():
                 remove_leftovers(root.parent, root.name)
-                progress.step(doing)
-                with make_folder_atomically(root) as temporary:
+                with progress.task(doing), make_folder_atomically(root) as temporary:
                     make(temporary)
                     let_others_read(temporary)
     check_tree(root)
