@@ -1,6 +1,7 @@
 """The doctor explains what an extension runs on, why, and how to fix it: how it is called."""
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Sequence
 from importlib import metadata
@@ -14,16 +15,10 @@ SECONDS = 35
 HELP = "Explain what packages here run on, and what fixes them."
 _HOW = (
     one_of(
-        option(
-            *("-q", "--quiet"),
-            action="store_true",
-            default=argparse.SUPPRESS,
-            help="the verdict and its fix alone",
-        ),
+        option("-q", "--quiet", action="store_true", help="the verdict and its fix alone"),
         option(
             *("-v", "--verbose"),
             action="store_true",
-            default=argparse.SUPPRESS,
             help="libraries, compilers, toolkits, the cache and variables too",
         ),
         option("--json", action="store_true", help="print it all as JSON"),
@@ -63,8 +58,7 @@ def main(package: str, arguments: Sequence[str]) -> int:
     for declare in _HOW:
         declare(parser)
     parser.set_defaults(package=[package])
-    options = parser.parse_args(arguments)
-    return run_command("doctor", lambda: run_doctor(options))
+    return run_command("doctor", lambda: run_doctor(parser.parse_args(arguments)))
 
 
 def _version(package: str) -> str:
@@ -77,12 +71,7 @@ def _version(package: str) -> str:
 def run_doctor(options: argparse.Namespace) -> int:
     """Print the report. Exit status: 0 if nothing is wrong, else 1."""
     try:
-        from torchwheel_runtime.doctor.examine import examine_packages  # noqa: PLC0415
-        from torchwheel_runtime.doctor.report import (  # noqa: PLC0415 - they need packaging
-            report_json,
-            report_text,
-            verdict_text,
-        )
+        from torchwheel_runtime.doctor import examine, report  # noqa: PLC0415 - they need packaging
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "packaging":
             raise
@@ -90,17 +79,14 @@ def run_doctor(options: argparse.Namespace) -> int:
             f"the doctor needs packaging, which {sys.executable} does not have; "
             f"run `{sys.executable} -m pip install packaging`"
         ) from error
-
-    quiet, verbose = getattr(options, "quiet", False), getattr(options, "verbose", False)
-    if sys.stderr.isatty() and not quiet:
-        with Terminal().live_line() as progress:
-            report = examine_packages(options.package, progress, options.seconds)
-    else:
-        report = examine_packages(options.package, Quiet(), options.seconds)
+    terminal = Terminal()
+    shown = terminal.is_live and not options.quiet
+    with terminal.live_line() if shown else contextlib.nullcontext(Quiet()) as progress:
+        found = examine.examine_packages(options.package, progress, options.seconds)
     if options.json:
-        print(report_json(report))
-    elif quiet:
-        print("\n".join(map(verdict_text, report.verdicts)))
+        print(report.report_json(found))
+    elif options.quiet:
+        print("\n".join(map(report.verdict_text, found.verdicts)))
     else:
-        print(report_text(report, verbose=verbose))
-    return int(not report.ok)
+        print(report.report_text(found, verbose=options.verbose))
+    return int(not found.ok)

@@ -147,15 +147,15 @@ def _kernel_texts(package: Package, gpus: Sequence[Gpu]) -> list[str]:
                 names.setdefault(_gpu_code(native), []).append(native.name)
         return [f"{code}, in {_first_of(alike)}" for code, alike in names.items()]
     front_end, *of_gpus = status.choices
+    # There is a line for each GPU. One that torch has started may not be visible any more.
+    kinds: Sequence[object] = of_gpus
+    if len(gpus) == len(of_gpus):
+        kinds = [(gpu.name, gpu.arch, gpu.index in status.waiting_gpus) for gpu in gpus]
     alike: dict[object, list[str]] = {}
-    for number, text in enumerate(of_gpus):
-        # There is a line for each GPU; a GPU that torch has started may not be visible any more.
-        gpu = gpus[number] if len(gpus) == len(of_gpus) else None
-        kind = gpu and (gpu.name, gpu.arch, gpu.index in status.waiting_gpus)
-        alike.setdefault(kind or number, []).append(text)
-    more = (f"; {len(texts) - 1} more GPUs alike" * (len(texts) > 1) for texts in alike.values())
-    first = (texts[0] for texts in alike.values())
-    return [front_end, *map("".join, zip(first, more, strict=True))]
+    for kind, text in zip(kinds, of_gpus, strict=True):
+        alike.setdefault(kind, []).append(text)
+    same = (f"; the same on {len(texts) - 1} more" * (len(texts) > 1) for texts in alike.values())
+    return [front_end, *(texts[0] + next(same) for texts in alike.values())]
 
 
 def _first_of(names: Sequence[str]) -> str:

@@ -178,7 +178,7 @@ def test_what_is_well_fits_a_screen():
     assert text.startswith("fine ")
     assert len(text.splitlines()) <= 24
     assert text.count("GPU 0") == 1
-    assert "; 7 more GPUs alike" in " ".join(text.split())
+    assert "; the same on 7 more" in " ".join(text.split())
     assert "GPU        0, 1, 2, 3, 4, 5, 6, 7: NVIDIA H200, 9.0\n" in text
 
 
