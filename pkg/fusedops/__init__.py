@@ -19,9 +19,9 @@ except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
     if sys.argv[:1] == ["-m"]:  # python -m fusedops, which says it with the remedy
-        from torchwheel_runtime.doctor.examine import main
+        from torchwheel_runtime.doctor import main
 
-        sys.exit(main(["fusedops", *sys.argv[1:]]))
+        sys.exit(main("fusedops", sys.argv[1:]))
     raise ModuleNotFoundError(
         f"fusedops needs torch, which {sys.executable} does not have: "
         f"run `{sys.executable} -m pip install torch`",

@@ -6,15 +6,17 @@ result was wrong or a fault was found.
 """
 
 import argparse
+import dataclasses
 import datetime
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,9 @@ from model_library import MODELS, ROOT, Library, build, environment  # noqa: E40
 
 from checkout import python_path  # noqa: E402
 from fusedops.registry import families  # noqa: E402
+from torchwheel_runtime.errors import TorchwheelError, UsageError  # noqa: E402
+from torchwheel_runtime.os_errors import explain  # noqa: E402
+from torchwheel_runtime.text import nearest, quote  # noqa: E402
 
 DEFAULT = ("sm_90", "gfx90a")
 """One GPU with warps of 32, tensor cores and clusters, and one with wavefronts of 64."""
@@ -56,7 +61,7 @@ WHOLE = (
 def pytest_command(tests: Sequence[str], options: Sequence[str] = ()) -> list[str]:
     """Tests that run in a process with a library: `environment` has its variables."""
     plugin = ("-p", "emulation_plugin", "-p", "no:cacheprovider")
-    return [sys.executable, "-m", "pytest", *plugin, "--tb=short", "-m", "", *tests, *options]
+    return [sys.executable, "-m", "pytest", *plugin, "-m", "", *tests, *options]
 
 
 def variables(library: Path, seed: int) -> dict[str, str]:
@@ -65,19 +70,109 @@ def variables(library: Path, seed: int) -> dict[str, str]:
     return {**environment(library, seed), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
+@dataclasses.dataclass(frozen=True)
+class Ran:
+    """A run of tests with a library.
+
+    Attributes:
+        counts: seconds, outcomes and launches; none if pytest ended without them.
+        faults: the faults that were found.
+        problem: how pytest ended, if it has no counts.
+    """
+
+    counts: dict[str, int]
+    faults: "Sequence[Fault]" = ()
+    problem: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """What one or more tests found.
+
+    Attributes:
+        says: the message of the first of them.
+        tests: their names.
+    """
+
+    says: str
+    tests: tuple[str, ...]
+
+    def __str__(self) -> str:
+        tests = f"{len(self.tests)} tests" if len(self.tests) > 1 else "1 test"
+        first = self.says.partition("\n")[0]
+        says = first.partition(REFUSED)[2] or first
+        return f"FAULT, in {tests}: {says}\n  first in {self.tests[0]}"
+
+
+REFUSED = "the GPU refused the kernel: "
+_NUMBER = re.compile(r"(?<![:.\d])\d[\d.]*(?:e[+-]?\d+)?")
+"""A number that differs from test to test, as a block's; a line of a file is another place."""
+
+
+def faults_of(failures: Sequence[dict[str, str]]) -> list[Fault]:
+    """The faults behind failed tests: those that say the same but for numbers are one.
+
+    A model's fault is at a place of the device code, any other at the line that raised.
+    """
+    found: dict[str, list[dict[str, str]]] = {}
+    for one in failures:
+        first = one["says"].partition("\n")[0].replace(f"'{one['test']}'", "")
+        model = first.partition(REFUSED)[2]
+        key = model or f"{one['place']} {first}"
+        found.setdefault(_NUMBER.sub("#", key), []).append(one)
+    return [Fault(same[0]["says"], tuple(one["test"] for one in same)) for same in found.values()]
+
+
+def run_tests(
+    library: Path,
+    seed: int,
+    tests: Sequence[str],
+    options: Sequence[str],
+    *,
+    debug: bool = False,
+    seconds: float | None = None,
+) -> Ran:
+    """Runs tests with a library; with `debug`, pytest's own report is printed."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="emulate-") as folder:
+        file = Path(folder, "counts.json")
+        command = pytest_command(tests, (*options, "--tb=short", f"--counts={file}"))
+        try:
+            done = subprocess.run(
+                command,
+                cwd=ROOT,
+                env=variables(library, seed),
+                stdout=None if debug else subprocess.PIPE,
+                stderr=None if debug else subprocess.STDOUT,
+                encoding="utf-8",
+                errors="replace",
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Ran({}, problem=f"pytest did not end in {seconds:g} s")
+        if not file.exists():
+            *_, last = ["nothing was printed", *(done.stdout or "").strip().splitlines()]
+            return Ran({}, problem=f"pytest ended with status {done.returncode}: {last}")
+        counts = json.loads(file.read_text(encoding="utf-8"))
+    faults = faults_of(counts.pop("failures"))
+    return Ran({"seconds": round(time.monotonic() - begun), **counts}, faults)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Builds and runs as the arguments say."""
-    parser = _parser()
-    options = parser.parse_args(arguments)
+    options = _parser().parse_args(arguments)
+    return guard("emulate", lambda: _emulate(options, arguments), debug=options.debug)
+
+
+def _emulate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     if options.bits and len(options.model or ()) != 1:
         found = ", ".join(options.model or ()) or "none"
-        parser.error(f"--bits: expected one --model, whose results the file holds, found {found}")
+        raise UsageError(f"--bits: expected one --model, whose results it holds, found {found}")
     if whole := options.family == ["all"]:
         options.family = []
-    unknown = set(options.family) - set(families())
-    if unknown:
-        print(f"families: expected {', '.join(families())}, found {', '.join(sorted(unknown))}")
-        return 2
+    check_names("family", options.family, [*families(), "all"])
+    check_names("model", options.model or (), MODELS)
     failed = False
     models: dict[str, Any] = {}
     record = {**about("emulate", arguments, options.jobs), "models": models}
@@ -92,13 +187,15 @@ def main(arguments: Sequence[str]) -> int:
             continue
         models[model] = {"built_seconds": round(built - begun), "seeds": {}}
         for seed in range(options.seed, options.seed + options.seeds):
-            chosen = [word for family in options.family for word in ("--family", family)]
             print(f"{model}, seed {seed}", flush=True)
-            status, counts = _run(
-                library, seed, WHOLE if whole else QUICK, (*chosen, "-n", str(options.jobs))
-            )
-            failed |= status != 0
-            models[model]["seeds"][str(seed)] = counts
+            chosen = [word for family in options.family for word in ("--family", family)]
+            tests, more = WHOLE if whole else QUICK, (*chosen, "-n", str(options.jobs))
+            ran = run_tests(library, seed, tests, more, debug=options.debug)
+            if ran.problem:
+                raise TorchwheelError(f"{ran.problem}; {SHOW.format('emulate')}")
+            print(_report(ran), flush=True)
+            failed |= bool(ran.faults)
+            models[model]["seeds"][str(seed)] = ran.counts
             if options.record:  # after each seed: a night may end early
                 write_record(options.record, record)
         print(
@@ -108,17 +205,41 @@ def main(arguments: Sequence[str]) -> int:
     return int(failed)
 
 
-def _run(
-    library: Path, seed: int, tests: Sequence[str], options: Sequence[str]
-) -> tuple[int, dict[str, int]]:
-    """Runs tests with a library; returns pytest's exit status, and seconds and counts."""
-    begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="emulate-") as folder:
-        file = Path(folder, "counts.json")
-        command = pytest_command(tests, (*options, f"--counts={file}"))
-        done = subprocess.run(command, cwd=ROOT, env=variables(library, seed), check=False)
-        counts = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    return done.returncode, {"seconds": round(time.monotonic() - begun), **counts}
+SHOW = "`nox -s {} -- --debug …` shows all of it"
+
+
+def guard(session: str, run: Callable[[], int], *, debug: bool) -> int:
+    """Runs a session; an error of its own is one line, and a traceback with `debug` alone."""
+    try:
+        return run()
+    except KeyboardInterrupt:
+        print(f"{session}: stopped", file=sys.stderr)
+        return 1
+    except TorchwheelError as error:
+        if debug:
+            raise
+        print(f"{session}: {error}", file=sys.stderr)
+        return error.status
+    except Exception as error:  # a fault of this tool
+        if debug:
+            raise
+        print(f"{session}: {explain(error)}; {SHOW.format(session)}", file=sys.stderr)
+        return 1
+
+
+def check_names(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raises a UsageError for a name that is none, with the one that may be meant."""
+    for name in names:
+        if name not in known:
+            raise UsageError(f"no {kind} {quote(name)}; {nearest(name, known)}")
+
+
+def _report(ran: Ran) -> str:
+    """The outcomes, then each fault once, with the first of the tests that found it."""
+    outcomes = ("passed", "failed", "error", "skipped")
+    counts = [f"{ran.counts[one]} {one}" for one in outcomes if ran.counts[one]]
+    told = f"  {', '.join(counts) or 'no test'} in {ran.counts['seconds']} s"
+    return "\n".join([told, *map(str, ran.faults)])
 
 
 def about(session: str, arguments: Sequence[str], jobs: int) -> dict[str, Any]:
@@ -144,12 +265,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "family", nargs="*", help="families of operators; all of them if none; `all`: all tests too"
     )
-    parser.add_argument("--model", action="append", choices=MODELS, help="GPUs to model")
+    parser.add_argument(
+        "--model", action="append", metavar="MODEL", help=f"GPUs to model: {', '.join(MODELS)}"
+    )
     parser.add_argument("--seeds", type=int, default=1, help="orders of threads to try")
     parser.add_argument("--seed", type=int, default=0, help="the first of them")
     parser.add_argument("--record", type=Path, help="write what was run as JSON")
     parser.add_argument("--bits", help="write one model's results to a file, and check none")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="processes side by side")
+    parser.add_argument("--debug", action="store_true", help="show pytest's report and tracebacks")
     return parser
 
 

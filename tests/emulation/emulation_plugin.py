@@ -4,6 +4,7 @@ import ctypes
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -40,6 +41,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if families_of(item) & wanted]
 
 
+def failure_of(report: Any) -> dict[str, str]:
+    """A failed test, what it says, and the line that raised."""
+    crash = getattr(report.longrepr, "reprcrash", None)
+    # A process that crashed, or a file that cannot be collected, has a text that ends with why.
+    says = crash.message if crash else str(report.longrepr).strip().rpartition("\n")[2]
+    place = f"{crash.path}:{crash.lineno}" if crash else ""
+    return {"test": report.nodeid, "says": says, "place": place}
+
+
 def own_counts() -> list[int]:
     """Launches, blocks and switches of threads of this process."""
     counts = (ctypes.c_uint64 * 3)()
@@ -66,8 +76,11 @@ def pytest_terminal_summary(terminalreporter) -> None:
     name = _MODEL.fusedops_model_name().decode()
     if file := terminalreporter.config.getoption("--counts"):
         outcomes = ("passed", "skipped", "failed", "error")
-        counts = {one: len(terminalreporter.stats.get(one, ())) for one in outcomes}
+        stats = terminalreporter.stats
+        counts: dict[str, Any] = {one: len(stats.get(one, ())) for one in outcomes}
         counts |= {"launches": launches, "blocks": blocks, "switches": switches}
+        failed = (*stats.get("failed", ()), *stats.get("error", ()))
+        counts["failures"] = [failure_of(report) for report in failed]
         file.write_text(json.dumps(counts), encoding="utf-8")
     terminalreporter.write_line(
         f"{name}: {launches} launches, {blocks} blocks, {switches} switches of threads"

@@ -8,7 +8,6 @@ import argparse
 import dataclasses
 import fnmatch
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,8 +16,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import yaml
-from emulate import HERE, ROOT, SMOKE, about, pytest_command, variables, write_record
+from emulate import (
+    HERE,
+    REFUSED,
+    ROOT,
+    SMOKE,
+    about,
+    check_names,
+    guard,
+    run_tests,
+    write_record,
+)
 from model_library import Library, build, build_with
+
+from torchwheel_runtime.errors import TorchwheelError
 
 PLANTED = HERE / "planted.yaml"
 TESTS = {
@@ -89,31 +100,18 @@ def plant(fault: Planted, folder: Path) -> Path:
     return build_with(Library(fault.model, (fault.family,)), folder)
 
 
-def run_tests(fault: Planted, library: Path, seed: int = 1) -> tuple[int, str]:
-    """Runs the family's tests until one fails; returns pytest's exit status and its output."""
-    chosen = TESTS.get(fault.family, CASES)
-    command = pytest_command(chosen, ("-x", "--family", fault.family))
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=variables(library, seed),
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
-
-
 def verdict(fault: Planted, folder: Path) -> tuple[bool, str]:
-    """Plants a fault; returns whether it was found, and the sentence that found it."""
-    status, output = run_tests(fault, plant(fault, folder))
-    lines = [line[1:].strip() for line in output.splitlines() if line.startswith("E  ")]
+    """Plants a fault; returns whether it was found, and the sentence that found it.
+
+    The family's tests run until one fails.
+    """
+    library, tests = plant(fault, folder), TESTS.get(fault.family, CASES)
+    ran = run_tests(library, 1, tests, ("-x", "--family", fault.family), seconds=SECONDS)
+    lines = [line for found in ran.faults for line in found.says.splitlines()]
     said = next((line for line in lines if re.search(fault.says, line)), None)
-    if status == 1 and said:
-        return True, said.partition("refused the kernel: ")[2] or said
-    last = (lines or output.strip().splitlines() or ["nothing"])[-1 if not lines else 0]
-    return False, f"pytest exit status {status}: {last}"
+    if said is not None:
+        return True, said.partition(REFUSED)[2] or said
+    return False, ran.problem or next(iter(lines), "no test failed")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -122,31 +120,40 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("pattern", nargs="*", default=["*"], help="names of faults")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="faults side by side")
     parser.add_argument("--record", type=Path, help="write what was found as JSON")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     options = parser.parse_args(arguments)
+    return guard("planted", lambda: _planted(options, arguments), debug=options.debug)
+
+
+def _planted(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     begun = time.monotonic()
     record = about("planted", arguments, options.jobs)
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         verdicts = plant_all(options.pattern, options.jobs, Path(folder))
     missed = [name for name, (found, _) in verdicts.items() if not found]
     seconds = time.monotonic() - begun
-    if verdicts:
-        print(f"{len(verdicts) - len(missed)} of {len(verdicts)} found in {seconds:.0f} s")
+    print(f"{len(verdicts) - len(missed)} of {len(verdicts)} found in {seconds:.0f} s")
     if options.record:
         record |= {"seconds": round(seconds), "planted": len(verdicts), "missed": missed}
         said = {name: says for name, (_, says) in verdicts.items()}
         write_record(options.record, {**record, "found_by": said})
-    return int(bool(missed) or not verdicts)
+    return int(bool(missed))
 
 
 def plant_all(patterns: Sequence[str], jobs: int, folder: Path) -> dict[str, tuple[bool, str]]:
-    """Plants the faults whose names match; returns the verdict on each, none if one is lost."""
-    chosen = [
-        one for one in load() if any(fnmatch.fnmatch(one.name, pattern) for pattern in patterns)
-    ]
-    lost = [reason for one in chosen if (reason := misplaced(one))]
-    if lost or not chosen:
-        print("\n".join(lost or ["no fault has such a name"]))
-        return {}
+    """Plants the faults whose names match; returns the verdict on each.
+
+    Raises:
+        UsageError: a pattern matches no name.
+        TorchwheelError: the place of a fault is lost.
+    """
+    faults = {one.name: one for one in load()}
+    nothing = [pattern for pattern in patterns if not fnmatch.filter(faults, pattern)]
+    check_names("fault", nothing, faults)
+    matching = {name for pattern in patterns for name in fnmatch.filter(faults, pattern)}
+    chosen = [one for name, one in faults.items() if name in matching]
+    if lost := [reason for one in chosen if (reason := misplaced(one))]:
+        raise TorchwheelError(*lost)
     for model, family in sorted({(one.model, one.family) for one in chosen}):
         build(Library(model, (family,)), jobs)
     verdicts = {}

@@ -40,10 +40,13 @@ def test_a_package_that_is_well(bench):
     done = bench.setup.doctor()
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.splitlines())) <= 80
-    last = " ".join(done.stdout.rpartition("-" * 80)[2].split())
-    assert last == "fine demo 1.0.0: its native libraries are loaded, on NVIDIA H200 (9.0)"
-    assert "GPU code SASS 9.0\n" in done.stdout
-    assert "runtime  CUDA, static\n" in done.stdout
+    first = " ".join(done.stdout.partition("-" * 80)[0].split())
+    assert first == "fine demo 1.0.0: its native libraries are loaded, on NVIDIA H200 (9.0)"
+    assert len(done.stdout.splitlines()) <= 24
+    assert "  kernels  SASS 9.0, in demo/_C.so\n" in done.stdout
+    details = bench.setup.doctor("-v").stdout
+    assert "runtime  CUDA, static\n" in details
+    assert " ".join(bench.setup.doctor("-q").stdout.split()) == first
     assert not (bench.folder / "home").exists(), "the doctor makes nothing"
 
 
@@ -62,16 +65,16 @@ def test_fusedops_without_torch(bench):
     assert re.search(wrong, done.stdout)
 
 
-@pytest.mark.parametrize("module", ["torchwheel.cli", "torchwheel_runtime.doctor.examine"])
+@pytest.mark.parametrize("module", ["torchwheel.cli", "torchwheel_runtime.doctor"])
 def test_a_reader_that_went_away(bench, module):
     """`torchwheel doctor | head -n 1`, and `python -m` of an extension."""
-    code = f"import sys\nfrom {module} import main\nsys.exit(main(sys.argv[1:]))"
+    call = "['doctor']" if module == "torchwheel.cli" else "'packaging', []"
+    code = f"import sys\nfrom {module} import main\nsys.exit(main({call}))"
     reading, writing = os.pipe()
     os.close(reading)
-    arguments = ["doctor"] if module == "torchwheel.cli" else []
     try:
         done = subprocess.run(
-            [bench.setup.python, "-c", code, *arguments],
+            [bench.setup.python, "-c", code],
             env=bench.setup.env,
             stdout=writing,
             stderr=subprocess.PIPE,
@@ -103,7 +106,7 @@ def test_it_needs_nothing_of_the_pipeline(bench):
 def test_a_machine_without_torch_and_without_a_package(bench):
     done = bench.setup.doctor()
     assert done.returncode == 1
-    assert done.stdout.splitlines()[-2:] == [
+    assert done.stdout.splitlines()[:2] == [
         "wrong      torch is not installed",
         "to fix it  `pip install --force-reinstall torch`",
     ]
@@ -191,20 +194,62 @@ def test_a_wrong_call_is_status_2(bench, arguments, env, says):
     assert says in done.stderr
 
 
-def test_an_extension_calls_it_by_its_own_name(bench):
-    bench.setup.add_torch()
-    main = (
-        b"import sys\nfrom torchwheel_runtime.doctor.examine import main\n"
-        b"sys.exit(main(['demo', *sys.argv[1:]]))\n"
-    )
-    bench.install(bench.compiled(), files={"demo/__main__.py": main})
-    done = subprocess.run(
-        [bench.setup.python, "-m", "demo", "--json"],
+MAIN = b"""import sys
+from torchwheel_runtime.doctor import main
+sys.exit(main('demo', sys.argv[1:]))
+"""
+
+
+def run_demo(bench, *arguments, errors=subprocess.PIPE):
+    """`python -m demo`."""
+    return subprocess.run(
+        [bench.setup.python, "-m", "demo", *arguments],
         cwd=bench.setup.here,
         env=bench.setup.env,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=errors,
         text=True,
         check=False,
     )
+
+
+def test_an_extension_calls_it_by_its_own_name(bench):
+    bench.setup.add_torch()
+    bench.install(bench.compiled(), files={"demo/__main__.py": MAIN})
+    done = run_demo(bench, "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["packages"][0]["name"] == "demo"
+    assert run_demo(bench, "--version").stdout == "demo 1.0.0\n"
+    help_ = run_demo(bench, "--help").stdout
+    assert help_.startswith("usage: python -m demo [-h] [--version] [-q | -v | --json]")
+    assert help_.count("  python -m demo ") == 2, "examples"
+    wrong = run_demo(bench, "other")
+    assert wrong.returncode == 2
+    assert "python -m demo: error: unrecognized arguments: other" in wrong.stderr
+
+
+def test_a_terminal_is_told_what_is_looked_at(bench):
+    bench.setup.add_torch()
+    bench.install(bench.compiled(), files={"demo/__main__.py": MAIN})
+    for option, expected in (("--json", True), ("-q", False)):
+        ours, theirs = os.openpty()
+        done = run_demo(bench, option, errors=theirs)
+        os.write(theirs, b".")
+        os.close(theirs)
+        told = os.read(ours, 1 << 16).decode()
+        os.close(ours)
+        assert done.returncode == 0
+        assert ("looking at Python, torch, the driver" in told) is expected
+        assert ("importing demo in a process" in told) is expected
+
+
+def test_without_packaging_one_sentence_says_what_to_install(bench):
+    bench.install(code="", files={"demo/__main__.py": MAIN})
+    for path in bench.setup.site.glob("packaging*"):
+        path.unlink()
+    for done in (bench.setup.doctor(), run_demo(bench)):
+        assert (done.returncode, done.stdout) == (1, "")
+        assert re.fullmatch(
+            r"torchwheel: the doctor needs packaging, .*; run `\S+ -m pip install packaging`\n",
+            done.stderr,
+        )

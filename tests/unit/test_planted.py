@@ -12,14 +12,25 @@ sys.path.insert(0, str(ROOT / "tests" / "emulation"))
 
 pytest.importorskip("torch", reason="torch is not installed")
 
+import emulate  # noqa: E402
 import model_library  # noqa: E402
+import planted  # noqa: E402
 from model_library import MODELS, Library, model_flags, plan, reaches  # noqa: E402
 from planted import load, misplaced  # noqa: E402
 
 from fusedops.registry import families  # noqa: E402
 from torchwheel_runtime.builder import Flags  # noqa: E402
+from torchwheel_runtime.errors import TorchwheelError  # noqa: E402
 
 CSRC = ROOT / "csrc"
+
+
+def model(*, block: int, line: int, size: int) -> str:
+    """What an operator raises of a fault of the device code."""
+    return (
+        f"RuntimeError: vector_add: the GPU refused the kernel: model sm_90: kernel k, block "
+        f"({block}, 0, 0), kernels/rows_map.cuh:{line}: reads {size} bytes outside of any tensor"
+    )
 
 
 def test_every_place_is_found():
@@ -74,3 +85,71 @@ def test_a_changed_header_reaches_what_includes_it():
     assert reaches(CSRC / "kernels/softmax.cu", CSRC, changed)
     assert not reaches(CSRC / "kernels/layout.cu", CSRC, changed)
     assert reaches(CSRC / "kernels/layout.cu", CSRC, {"kernels/layout.cu"})
+
+
+# One fault of the device code in three tests, another line of it, and two results that are wrong.
+PLACE = "/w/pkg/fusedops/call.py:78"
+CLOSE = "/w/tests/smoke/cases/case.py:40"
+FAILURES = [
+    ("a[float32]", PLACE, model(block=0, line=210, size=4)),
+    ("a[float16]", "/w/torch/autograd.py:5", model(block=15, line=210, size=2)),
+    ("b[float16]", PLACE, f"{model(block=7, line=210, size=2)}\nmore"),
+    ("b[float32]", PLACE, model(block=0, line=211, size=4)),
+    ("c[1]", CLOSE, "AssertionError: off by 1.5e-05"),
+    ("c[2]", CLOSE, "AssertionError: off by 22"),
+    ("d", f"{CLOSE}0", "AssertionError: off by 22"),
+    ("e", "", "worker 'gw0' crashed while running 'e'"),
+    ("f", "", "worker 'gw1' crashed while running 'f'"),
+]
+
+
+def test_one_fault_is_one_report():
+    failures = [{"test": test, "place": place, "says": says} for test, place, says in FAILURES]
+    found = emulate.faults_of(failures)
+    assert [fault.tests for fault in found] == [
+        *(("a[float32]", "a[float16]", "b[float16]"), ("b[float32]",), ("c[1]", "c[2]")),
+        *(("d",), ("e", "f")),
+    ]
+    assert str(found[0]) == (
+        "FAULT, in 3 tests: model sm_90: kernel k, block (0, 0, 0), kernels/rows_map.cuh:210: "
+        "reads 4 bytes outside of any tensor\n  first in a[float32]"
+    )
+    assert str(found[2]) == "FAULT, in 2 tests: AssertionError: off by 1.5e-05\n  first in c[1]"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "says"),
+    [
+        (emulate, ["sofmax"], 'emulate: no family "sofmax"; did you mean "softmax"?\n'),
+        (emulate, ["--model", "sm_91"], 'emulate: no model "sm_91"; did you mean "sm_90"'),
+        (emulate, ["--bits", "x"], "emulate: --bits: expected one --model, "),
+        (planted, ["vector-tial"], 'planted: no fault "vector-tial"; did you mean "vector-tail"'),
+    ],
+)
+def test_a_misspelt_name_is_one_line(tool, arguments, says, capsys):
+    assert tool.main(arguments) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith(says)
+    assert told.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (ValueError("odd"), "emulate: ValueError: odd; `nox -s emulate -- --debug …` shows all"),
+        (KeyboardInterrupt(), "emulate: stopped\n"),
+        (TorchwheelError("g++ ended with status 1"), "emulate: g++ ended with status 1\n"),
+    ],
+)
+def test_an_error_of_the_tool_itself_is_one_line(error, says, capsys):
+    def fail():
+        raise error
+
+    assert emulate.guard("emulate", fail, debug=False) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(says)
+    assert told.count("\n") == 1
+    if isinstance(error, Exception):
+        with pytest.raises(type(error)):
+            emulate.guard("emulate", fail, debug=True)

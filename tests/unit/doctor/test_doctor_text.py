@@ -1,7 +1,8 @@
-"""What the doctor prints: byte for byte, and never wider than 80 columns."""
+"""What the doctor prints: byte for byte, never wider than 80 columns, the verdict first."""
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -20,11 +21,12 @@ from doctor_cases import (
 from hypothesis import given
 from hypothesis import strategies as st
 
+import wheelmaker
 from torchwheel_runtime.arch.devices import Gpu
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.claims import LibraryFlags
 from torchwheel_runtime.doctor import report as text_
-from torchwheel_runtime.doctor.case import CacheState, Case, Report
+from torchwheel_runtime.doctor.case import CacheState, Case, Report, Verdict
 from torchwheel_runtime.doctor.importing import ImportResult
 from torchwheel_runtime.doctor.report import (
     package_text,
@@ -32,12 +34,14 @@ from torchwheel_runtime.doctor.report import (
     report_text,
     row,
     unwrapped_row,
+    verdict_text,
 )
 from torchwheel_runtime.doctor.verdict import judge, judge_machine
 from torchwheel_runtime.inspect.elf import GpuCode
 from torchwheel_runtime.jit.key import CacheKey
 from torchwheel_runtime.machine.facts import Absent, InstalledToolkit
 from torchwheel_runtime.runtime.status import ExtensionStatus, OperatorStatus, Refusal
+from torchwheel_runtime.validate.findings import Finding
 
 CACHE = CacheState(
     Path("/home/me/.cache/torchwheel"),
@@ -125,7 +129,16 @@ def universal() -> Case:
         ),
         waiting_gpus=(1,),
     )
-    return case(package(natives=(), status=found), cache=CACHE, gpus=(H200, B200))
+    claims = wheelmaker.universal(("cuda 13.0", "cuda 12.4", "rocm 6.4"), ("2.6", "2.7", "2.11"))
+    parts = tuple(
+        native(part.file, archs="9.0" * (part.backend == "cuda"), loaded=True)
+        if part.name in ("stable", "cu130")
+        else native(part.file, loaded=False, links=links(undefined=frozenset({GONE})))
+        for part in claims.parts
+    )
+    info = dataclasses.replace(package().info, claims=claims)
+    made = package(info=info, natives=parts, status=found)
+    return case(made, cache=CacheState(CACHE.folder, CACHE.sizes), gpus=(H200, B200))
 
 
 CASES = {"well": well, "broken": broken, "to_be_built": to_be_built, "universal": universal}
@@ -144,9 +157,39 @@ def report(made: Case) -> Report:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_text(name, golden):
-    text = report_text(report(CASES[name]()))
-    assert max(map(len, text.splitlines())) <= 80
-    golden(f"{name}.txt", text + "\n")
+    made = report(CASES[name]())
+    text, details = report_text(made), report_text(made, verbose=True)
+    lines = text.splitlines()
+    assert max(map(len, (*lines, *details.splitlines()))) <= 80
+    assert lines[0].startswith("fine " if made.ok else "wrong ")
+    assert set(lines[:-1]) <= set(details.splitlines())
+    assert details.startswith(verdict_text(*made.verdicts))
+    golden(f"{name}.txt", f"{text}\n\n$ --verbose\n{details}\n")
+
+
+def test_what_is_well_fits_a_screen():
+    """Eight GPUs, a universal wheel with a front end for each torch, and a variable."""
+    made = universal().package
+    assert made.status is not None
+    front_end, of_gpu, _ = made.status.choices
+    of_gpus = (of_gpu.replace("GPU 0", f"GPU {index}") for index in range(8))
+    found = dataclasses.replace(made.status, choices=(front_end, *of_gpus), waiting_gpus=())
+    well = dataclasses.replace(made, imported=dataclasses.replace(made.imported, status=found))
+    gpus = tuple(dataclasses.replace(H200, index=index) for index in range(8))
+    text = report_text(report(case(well, gpus=gpus)))
+    assert text.startswith("fine ")
+    assert len(text.splitlines()) <= 24
+    assert re.findall(r"GPU \d", text) == ["GPU 0"]
+    assert "; the same on 7 more" in " ".join(text.split())
+    assert "GPU        0, 1, 2, 3, 4, 5, 6, 7: NVIDIA H200, 9.0\n" in text
+
+
+def test_without_a_gpu_the_text_and_the_status_say_what_the_verdict_says():
+    made = case(package(status=status("prebuilt")), gpus=(), torch=CPU_TORCH, driver=None)
+    text = report_text(report(made))
+    assert "it runs on plain PyTorch, as there is no GPU here" in text
+    assert "  on a GPU scale: prebuilt, _C.so\n" in text
+    assert "runs on  " not in text
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -159,22 +202,32 @@ def test_the_json(name, golden):
 def test_a_machine_alone():
     machine = case().machine
     text = report_text(Report(machine, {}, CACHE, (), (judge_machine(machine),)))
-    assert text.splitlines()[-2].startswith("fine       no package that torchwheel made is here")
-    assert "variables" not in text
+    assert text.splitlines()[0].startswith("fine       no package that torchwheel made is here")
+    assert "\nvariables" not in text
 
 
-def test_every_verdict_is_at_the_end():
+def test_every_verdict_comes_first():
     made = [well(), broken()]
     verdicts = tuple(map(judge, made))
     whole = Report(made[0].machine, {}, CACHE, tuple(c.package for c in made), verdicts)
     lines = [line for line in report_text(whole).splitlines() if line.startswith(("fine", "wrong"))]
     assert [line.split()[0] for line in lines] == ["fine", "wrong"]
+    assert report_text(whole).startswith("\n".join(map(verdict_text, verdicts)))
     assert not whole.ok
+
+
+def test_each_fix_stands_once_below_the_findings_that_it_fixes():
+    findings = (Finding("a", "1", fix="x"), Finding("b", "2", fix="y"), Finding("c", "3", fix="x"))
+    lines = [line.split() for line in verdict_text(Verdict(findings, "demo: 1")).splitlines()]
+    assert lines == [
+        *(["wrong", "demo:", "1"], ["also", "3"], ["to", "fix", "it", "x"]),
+        *(["also", "2"], ["to", "fix", "it", "y"]),
+    ]
 
 
 def test_a_name_that_is_no_text_is_printed_all_the_same():
     made = case(package(root=Path("/venv/\udcff\x1b[2J")))
-    assert "/venv/\\udcff\\u001b[2J" in report_text(report(made))
+    assert "/venv/\\udcff\\u001b[2J" in report_text(report(made), verbose=True)
     json.loads(report_json(report(made)))
 
 
@@ -197,8 +250,10 @@ def test_the_flags_of_its_libraries_have_a_row():
     )
     claims = dataclasses.replace(package.info.claims, flags=flags)
     made = dataclasses.replace(package, info=dataclasses.replace(package.info, claims=claims))
-    assert "  flags    cuda: --use_fast_math, operator off: gemm\n" in package_text(made)
-    assert "  flags" not in package_text(package)
+    assert "  flags    cuda: --use_fast_math, operator off: gemm\n" in package_text(
+        made, (), verbose=True
+    )
+    assert "  flags" not in package_text(package, (), verbose=True)
 
 
 @pytest.mark.parametrize("home", ["~/x", "~nosuchuser/x", "", "relative"])

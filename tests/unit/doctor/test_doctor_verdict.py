@@ -2,7 +2,9 @@
 
 import dataclasses
 import re
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from doctor_cases import (
@@ -178,7 +180,7 @@ WRONG = {
     "a fallback that no rule explains": (
         case(package(natives=(), status=status("fallback", ODD))),
         ["fallback"],
-        "scale runs on plain PyTorch: prebuilt: _C.so: something odd",
+        "scale on plain PyTorch: prebuilt: _C.so: something odd",
     ),
     "of idle libraries the one that the error names": (
         case(
@@ -336,6 +338,57 @@ def test_an_import_that_fails_for_a_reason_of_its_own(how, words, says):
     assert f"import demo {says}" in verdict.says
 
 
+@pytest.mark.parametrize(("word", "ok"), [("auto", True), ("", True), ("of", False)])
+def test_a_mode_that_is_none(word, ok):
+    made = dataclasses.replace(case(waiting()), environ={"TORCHWHEEL_MODE": word})
+    assert judge(made).ok is ok
+    plain = dataclasses.replace(case(), environ=made.environ)
+    assert judge(plain).ok, "it loads no library by a mode"
+
+
+NONE = Refusal("prebuilt", "none in this installation", fault=False)
+SAME = {
+    "a library in a torch for CPUs": (status("prebuilt"), CPU_TORCH, 0, "plain PyTorch, as "),
+    "a pure wheel in a torch for CPUs": (status("fallback", NONE), CPU_TORCH, 0, "plain PyTorch"),
+    "no GPU": (status("prebuilt"), CUDA_TORCH, 0, "plain PyTorch, as there is no GPU here"),
+    "to be built, and no GPU": (status("waiting"), CUDA_TORCH, 0, "plain PyTorch, as there is no"),
+    "mode fallback": (
+        *(status("fallback", mode="fallback"), CUDA_TORCH, 1),
+        "plain PyTorch, as TORCHWHEEL_MODE=fallback asks",
+    ),
+    "mode prebuilt, and none is": (
+        *(status("fallback", NONE, mode="prebuilt"), CUDA_TORCH, 1),
+        "plain PyTorch, as TORCHWHEEL_MODE=prebuilt asks",
+    ),
+    "a GPU without code": (status("fallback", ODD), CUDA_TORCH, 1, "plain PyTorch"),
+    "a GPU": (status("prebuilt"), CUDA_TORCH, 1, "prebuilt"),
+    "a GPU to be built for": (status("waiting"), CUDA_TORCH, 1, "built at its first call"),
+}
+
+
+@pytest.mark.parametrize(("found", "torch", "gpus", "says"), SAME.values(), ids=SAME)
+def test_the_status_and_the_verdict_say_the_same(found, torch, gpus, says, monkeypatch):
+    version = SimpleNamespace(cuda=torch.cuda, hip=torch.hip)
+    cuda = SimpleNamespace(device_count=lambda: gpus)
+    ours = SimpleNamespace(version=version, __version__=torch.version, cuda=cuda)
+    monkeypatch.setitem(sys.modules, "torch", ours)
+    made = package(natives=(), status=found)
+    verdict = judge(case(made, torch=torch, gpus=(H200,) * gpus)).says
+    assert says in str(found).partition("\n")[0]
+    assert says.replace("its first call", "their first call") in verdict
+
+
+FAMILIES = tuple(
+    dataclasses.replace(status("fallback", ODD).operators[0], operator=name) for name in "abc"
+)
+
+
+def test_one_reason_is_one_finding():
+    found = dataclasses.replace(status("fallback", ODD), operators=FAMILIES)
+    (finding,) = judge(case(package(natives=(), status=found))).findings
+    assert finding.fact == "a, b, c on plain PyTorch: prebuilt: _C.so: something odd"
+
+
 def test_a_rule_that_is_let_pass_is_not_told():
     made = case(package(natives=(native(archs="8.0"),)))
     assert judge(dataclasses.replace(made, environ={"TORCHWHEEL_IGNORE": "archs"})).ok
@@ -357,7 +410,9 @@ def test_a_pipe_in_a_dist_info_is_replaced_as_pip_cannot_read_it(tmp_path):
     verdict = judge(case(package(info=info)))
     assert names(verdict) == ["complete"]
     assert 'damaged: "demo-1.0.0+cu130.dist-info/entry_points.txt" is no regular' in verdict.says
-    assert verdict.fix == (f"`rm -r {folder}`, then `pip install --no-deps demo==1.0.0+cu130`")
+    assert verdict.fix == (
+        f"`rm -r {folder}`, then `pip install --no-deps --index-url URL demo==1.0.0+cu130`"
+    )
 
 
 def test_a_torch_that_gave_no_answer_is_not_installed_again():
@@ -375,7 +430,7 @@ NOBODYS = links(undefined=frozenset({"nobodys"}))
 STRANGERS = {
     "not installed": (
         {"info": None, "root": None, "imported": ImportResult("not found"), "natives": ()},
-        "may be a stranger's",
+        "`torchwheel install demo --index URL`, with the index that its authors name",
     ),
     "damaged": ({"info": dataclasses.replace(NOT_OURS, problems=("x is gone",))}, "ORIGIN"),
     "a pipe": (
@@ -403,6 +458,11 @@ def test_no_advice_asks_an_index_for_a_name_that_may_be_a_strangers(facts, says)
     fixes = [one.fix for one in judge(case(package(**{"info": NOT_OURS, **facts}))).findings]
     assert any(says in fix for fix in fixes), fixes
     assert not [fix for fix in fixes if re.search(r"pip install [^`]*(demo|cv2)", fix)]
+    info = facts.get("info") or package().info
+    ours = dataclasses.replace(info, ours=True)
+    fixes = [one.fix for one in judge(case(package(**{**facts, "info": ours}))).findings]
+    commands = [fix for fix in fixes if re.search(r"pip install [^`]*demo", fix)]
+    assert all("--index-url URL" in command for command in commands), commands
 
 
 def test_a_zipped_egg_is_not_judged():

@@ -244,7 +244,7 @@ def test_modes(extension, tmp_path, monkeypatch, gpu_torch, request, mode, expec
     with pytest.warns(RuntimeWarning, match=warning) if warning else no_warning():
         status = load(extension, tmp_path)
     assert ways(status) == expected
-    assert (status.reason == "fallback") == (mode == "fallback")
+    assert (status.reason == "plain PyTorch") == (mode == "fallback")
 
 
 def test_mode_jit_without_gpu_support_says_so(extension, tmp_path, monkeypatch):

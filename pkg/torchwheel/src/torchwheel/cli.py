@@ -12,8 +12,6 @@ import importlib.metadata
 import traceback
 from collections.abc import Sequence
 
-from packaging.requirements import Requirement
-
 from torchwheel import __version__
 from torchwheel.commands import build, machine, prove, publish
 from torchwheel.programs import end_programs_on_signals
@@ -83,6 +81,8 @@ def requirements_of(extra: str) -> list[str]:
     They are named one by one: with "torchwheel[…]" pip might take the name torchwheel from an index
     where it is not ours.
     """
+    from packaging.requirements import Requirement  # noqa: PLC0415 - the doctor says what lacks it
+
     every = map(Requirement, importlib.metadata.requires("torchwheel") or ())
     return [
         f"{one.name}{one.specifier}"

@@ -95,14 +95,6 @@ def add_commands(
         entry.add_to(choices.add_parser(word, help=entry.help, description=entry.help))
 
 
-def command_parser(name: str, help_: str, options: Sequence[Declare]) -> argparse.ArgumentParser:
-    """The parser of one command alone, for calls that do not come through `torchwheel`."""
-    parser = Parser(prog=f"torchwheel {name}", description=help_)
-    for declare in options:
-        declare(parser)
-    return parser
-
-
 def request_of(
     kind: Callable[..., _Request],
     options: argparse.Namespace,

@@ -92,13 +92,18 @@ def join_names(names: Iterable[str]) -> str:
     return ", ".join(names)
 
 
+def suggestion(name: str, known: Sequence[str]) -> str:
+    """Advice: the known names most similar to `name`; empty if none is."""
+    close = difflib.get_close_matches(name[:100], known, cutoff=0.51)
+    close = close or [one for one in known if name.startswith(one)]
+    return f"did you mean {' or '.join(map(quote, close))}?" if close else ""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Advice: the known names most similar to `name`, else all of them."""
     known = list(known)
-    close = difflib.get_close_matches(name[:100], known, cutoff=0.51)
-    close = close or [one for one in known if name.startswith(one)]
-    if close:
-        return f"did you mean {' or '.join(quote(text) for text in close)}?"
+    if meant := suggestion(name, known):
+        return meant
     names = known if len(known) <= _MOST_NAMES else [*known[:_MOST_NAMES], "…"]
     return f"expected one of: {join_names(names)}" if known else "there is none"
 

@@ -8,6 +8,7 @@ from torchwheel_runtime.arguments import MATRIX, SIGNER, command, group, one_of,
 from torchwheel_runtime.console import Terminal
 from torchwheel_runtime.doctor import HELP as DOCTOR_HELP
 from torchwheel_runtime.doctor import OPTIONS as DOCTOR_OPTIONS
+from torchwheel_runtime.doctor import run_doctor
 from torchwheel_runtime.errors import UsageError
 
 
@@ -41,8 +42,6 @@ def toolkit(options: argparse.Namespace) -> int:
 @command("doctor", DOCTOR_HELP, *DOCTOR_OPTIONS)
 def doctor(options: argparse.Namespace) -> int:
     """Examine this machine and packages on it."""
-    from torchwheel_runtime.doctor.examine import run_doctor
-
     return run_doctor(options)
 
 
@@ -199,19 +198,25 @@ def jit(options: argparse.Namespace) -> int:
 
     from torchwheel_runtime import runtime
     from torchwheel_runtime.os_errors import explain
+    from torchwheel_runtime.runtime.status import cpu_torch
 
     try:
         importlib.import_module(options.package)
     except Exception as error:  # an import runs the package, which may raise anything
         problem = f"{options.package}: cannot be imported: {explain(error)}"
         raise UsageError(f"{problem}; `torchwheel doctor` says more") from error
-    status = runtime.build_now(options.package)
+    runtime.load_now(options.package)
+    status = runtime.status_of(options.package)
     if status is None:
         raise UsageError(
             f"{options.package}: is no extension that torchwheel's run-time half loads"
         )
+    if not status.waits:
+        print(f"{options.package}: nothing to build: {status.summary(cpu_torch())}")
+        return int(status.failed)
+    status = runtime.build_now(options.package) or status
     for operator in status.operators:
-        print(f"{operator.operator:<20} {operator.reason}")
+        print(f"{operator.operator:<20} {operator.text}")
     return int(not status.native)
 
 

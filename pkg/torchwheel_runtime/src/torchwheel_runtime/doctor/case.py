@@ -194,6 +194,10 @@ class Verdict:
         return self.findings[0].fix if self.findings else None
 
 
+OWN_PREFIX = "TORCHWHEEL_"
+"""What torchwheel's own environment variables begin with."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Report:
     """The result of a run of the doctor. Without packages, the verdict is on the machine.

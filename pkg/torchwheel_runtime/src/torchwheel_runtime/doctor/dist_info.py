@@ -29,6 +29,7 @@ from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
 from torchwheel_runtime.inspect.window import WheelError, open_regular
 from torchwheel_runtime.ownership import is_irregular
 from torchwheel_runtime.text import quote
+from torchwheel_runtime.validate.torch_rules import OF_ITS_AUTHORS
 from torchwheel_runtime.versions import required_range
 
 SUFFIX = ".dist-info"
@@ -164,11 +165,11 @@ def irregular_entry_points(folders: Iterable[Path]) -> list[Path]:
 def replace_command(folder: Path) -> str:
     """The commands that make a dist-info folder anew, which pip cannot read.
 
-    An index is asked for what torchwheel built; what it has of another name may be a stranger's.
+    The authors' index is asked for what torchwheel built; of another name it may have a stranger's.
     """
     requirement = "ORIGIN`, the file or address that it was installed from"
     if (folder / claims_file.FILE).exists():
-        requirement = shlex.quote(folder.stem.replace("-", "==", 1)) + "`"
+        requirement = f"{OF_ITS_AUTHORS} {shlex.quote(folder.stem.replace('-', '==', 1))}`"
     return f"`rm -r {shlex.quote(str(folder))}`, then `pip install --no-deps {requirement}"
 
 

@@ -1,6 +1,5 @@
-"""`torchwheel doctor [PACKAGE …] [--json]`: examines the machine and packages, and reports."""
+"""Examines the machine and packages on it, and judges them."""
 
-import argparse
 import dataclasses
 import os
 import sys
@@ -8,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from torchwheel_runtime.arch.model import Backend
-from torchwheel_runtime.arguments import command_parser
-from torchwheel_runtime.console import Progress, Quiet, Terminal, prepare_output, run_command
-from torchwheel_runtime.doctor import HELP, OPTIONS, dist_info
-from torchwheel_runtime.doctor.case import Case, Package, Report, examine_cache
+from torchwheel_runtime.console import Progress
+from torchwheel_runtime.doctor import dist_info
+from torchwheel_runtime.doctor.case import OWN_PREFIX, Case, Package, Report, examine_cache
 from torchwheel_runtime.doctor.importing import import_package
 from torchwheel_runtime.doctor.native import Loader, NativeLibrary, read_native
 from torchwheel_runtime.doctor.package_rules import irregular_text
-from torchwheel_runtime.doctor.report import report_json, report_text
 from torchwheel_runtime.doctor.verdict import judge, judge_machine
 from torchwheel_runtime.inspect.window import CpuTime
 from torchwheel_runtime.machine.discovery import find_machine
@@ -24,7 +21,6 @@ from torchwheel_runtime.machine.torch import import_problem
 
 _SHORT_SECONDS = 5
 """Time limit of an import after one that hung, or where it is known what it may wait for."""
-_OWN_PREFIX = "TORCHWHEEL_"
 _OTHER_VARIABLES = (
     *("CUDA_HOME", "ROCM_PATH", "CXX", "TORCH_CUDA_ARCH_LIST", "PYTORCH_ROCM_ARCH"),
     *("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
@@ -34,7 +30,7 @@ _OTHER_VARIABLES = (
 
 def relevant_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The relevant variables that are set, torchwheel's own first."""
-    own = sorted(name for name in environ if name.startswith(_OWN_PREFIX))
+    own = sorted(name for name in environ if name.startswith(OWN_PREFIX))
     return {name: environ[name] for name in (*own, *_OTHER_VARIABLES) if name in environ}
 
 
@@ -60,30 +56,12 @@ def backends_on_pci_bus(root: Path = Path("/")) -> tuple[Backend, ...]:
     return tuple(sorted(found))
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run the doctor with the arguments of `torchwheel doctor`, e.g. for `python -m fusedops`."""
-    prepare_output()
-    options = command_parser("doctor", HELP, OPTIONS).parse_args(arguments)
-    return run_command("doctor", lambda: run_doctor(options))
-
-
-def run_doctor(options: argparse.Namespace) -> int:
-    """Print the report. Exit status: 0 if nothing is wrong, else 1."""
-    if sys.stderr.isatty():
-        with Terminal().live_line() as progress:
-            report = examine_packages(options.package, progress, options.seconds)
-    else:
-        report = examine_packages(options.package, Quiet(), options.seconds)
-    print(report_json(report) if options.json else report_text(report))
-    return int(not report.ok)
-
-
 def examine_packages(names: Sequence[str], progress: Progress, seconds: float) -> Report:
     """Examine this machine and packages on it, by default those that torchwheel built.
 
     Each import has `seconds`.
     """
-    progress.step("Python, torch, driver, GPUs, compilers, toolkits")
+    progress.step("looking at Python, torch, the driver, GPUs, compilers and toolkits")
     machine, cache = find_machine(), examine_cache()
     folders = dist_info.dist_infos()
     waited_for = dist_info.irregular_entry_points(folders)
@@ -95,7 +73,7 @@ def examine_packages(names: Sequence[str], progress: Progress, seconds: float) -
             limit = min(limit, _SHORT_SECONDS)
     # An import of torch takes seconds, so an import of a package that includes it is enough.
     if machine.torch and not any(package.imported.torch for package in packages):
-        progress.step("import torch")
+        progress.step("importing torch")
         problem = import_problem(limit)
         if problem and problem.problem and waited_for:
             says = f"{problem.reason}; {irregular_text(waited_for[0])}"
@@ -118,12 +96,12 @@ def examine_package(name: str, machine: Machine, progress: Progress, seconds: fl
     found = dist_info.find_distribution(name, folders)
     info = dist_info.read_dist_info(found[0]) if found else None
     module = _import_name(name, info)
-    progress.step(f"import {module}")
+    progress.step(f"importing {module} in a process of its own")
     imported = import_package(module, seconds)
     # The folder that it is installed in, or is imported from.
     first = next(iter((*found, *imported.folders)), None)
     root = first.parent.resolve() if first else None
-    progress.step(f"libraries of {name}")
+    progress.step(f"reading the libraries of {name}")
     libraries = dist_info.native_libraries(root, info, imported.folders) if root else ()
     loaded = {path.resolve() for path in imported.libraries}
     natives: tuple[NativeLibrary, ...] = ()

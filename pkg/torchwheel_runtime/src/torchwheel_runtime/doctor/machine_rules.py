@@ -17,6 +17,8 @@ from torchwheel_runtime.doctor.remedies import comes_with_other_torch, is_idle
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.machine.facts import Machine, Torch
 from torchwheel_runtime.runtime.operator_library import release_to_download
+from torchwheel_runtime.runtime.status import MODE_VARIABLE, mode_problem
+from torchwheel_runtime.text import join_names
 from torchwheel_runtime.validate.at_load import load_findings
 from torchwheel_runtime.validate.before_build import (
     archs_to_build,
@@ -218,10 +220,20 @@ def broken_cache(case: Case) -> Iterator[Finding]:
             yield Finding("cache", says, fix="`torchwheel cache prune`")
 
 
+def unknown_mode(case: Case) -> Iterator[Finding]:
+    """TORCHWHEEL_MODE names no mode, so that it has no effect."""
+    problem = mode_problem(case.environ)
+    if case.package.status and problem:
+        yield Finding("mode", f"{problem}; auto is used", fix=f"`unset {MODE_VARIABLE}`")
+
+
 def plain_pytorch(case: Case) -> Iterator[Finding]:
     """Operators run on plain PyTorch for a reason that no other finding reports."""
     status = case.package.status
+    names: dict[str, list[str]] = {}
     for operator in status.operators if status else ():
-        if operator.way == "fallback" and any(refusal.fault for refusal in operator.refusals):
-            says = f"{operator.operator} runs on plain PyTorch: {operator.reason}"
-            yield Finding("fallback", says, fix=reinstall_command(case.package))
+        if operator.way == "fallback" and operator.faults:
+            names.setdefault(operator.reason, []).append(operator.operator)
+    for reason, alike in names.items():
+        says = f"{join_names(alike)} on plain PyTorch: {reason}"
+        yield Finding("fallback", says, fix=reinstall_command(case.package))

@@ -1,5 +1,6 @@
 """Findings about the installation and its native libraries: what is damaged or missing."""
 
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from torchwheel_runtime.doctor.remedies import (
 from torchwheel_runtime.inspect.elf import qualified_name
 from torchwheel_runtime.text import join_names, quote
 from torchwheel_runtime.validate.findings import Finding
-from torchwheel_runtime.validate.torch_rules import install_command
+from torchwheel_runtime.validate.torch_rules import OF_ITS_AUTHORS, install_command
 
 
 def not_installed(case: Case) -> Iterator[Finding]:
@@ -31,8 +32,8 @@ def not_installed(case: Case) -> Iterator[Finding]:
     fix = (
         f"`torchwheel doctor {package.near[0]}`"
         if package.near
-        else "install it from where its authors publish it; what an index has of this name may be "
-        "a stranger's"
+        else f"{install_command(shlex.quote(package.name))}, with the index that its authors "
+        "name; what another has of this name may be a stranger's"
     )
     yield Finding("installed", f"not installed in {sys.prefix}{near}", fix=fix)
 
@@ -95,7 +96,7 @@ def reinstall_command(package: Package, pip: str = "pip") -> str:
     """The command that installs the same version again."""
     install = f"{pip} install --force-reinstall --no-deps"
     if package.info and package.info.ours:
-        return f"`{install} {package.name}=={package.info.version}`"
+        return f"`{install} {OF_ITS_AUTHORS} {package.name}=={package.info.version}`"
     return f"`{install} ORIGIN`, the file or address that {package.title} was installed from"
 
 
@@ -305,5 +306,5 @@ def rebuild_command(package: Package) -> str:
     """The command that builds the package from source against the installed torch."""
     install = "pip install --force-reinstall --no-deps --no-build-isolation"
     if package.info and package.info.ours:
-        return f"`{install} --no-binary {package.name} {package.name}`"
+        return f"`{install} {OF_ITS_AUTHORS} --no-binary {package.name} {package.name}`"
     return f"`{install} SOURCE`"

@@ -1,4 +1,4 @@
-"""The output of `torchwheel doctor`: a table of 80 columns with the verdict at its end, or JSON.
+"""The output of `torchwheel doctor`: the verdict and a table of 80 columns, or JSON.
 
 docs/doctor.md lists the keys of the JSON.
 """
@@ -7,16 +7,17 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from torchwheel_runtime.arch.devices import Gpu
 from torchwheel_runtime.arch.model import BRANDS, CudaArch, RocmArch
-from torchwheel_runtime.doctor.case import CacheState, Package, Report, Verdict
+from torchwheel_runtime.doctor.case import OWN_PREFIX, CacheState, Package, Report, Verdict
 from torchwheel_runtime.doctor.dist_info import Kind
 from torchwheel_runtime.doctor.native import NativeLibrary
 from torchwheel_runtime.doctor.package_rules import irregular_text
 from torchwheel_runtime.machine.facts import Absent, Machine
-from torchwheel_runtime.runtime.status import WAY_TEXTS, OperatorStatus
+from torchwheel_runtime.runtime.status import OperatorStatus
 from torchwheel_runtime.text import WIDTH, escape, hanging_lines, join_names, size_text
 
 _LABEL = 10
@@ -47,24 +48,30 @@ def _printable(text: str) -> str:
     return escape(" ".join(text.split()))
 
 
-def machine_text(machine: Machine, variables: Mapping[str, str], cache: CacheState) -> str:
+def machine_text(report: Report, *, verbose: bool) -> str:
     """The machine: a row for each fact."""
-    host = machine.host
-    glibc = f"glibc {machine.glibc}" if machine.glibc else "a C library that is not glibc"
+    machine, host = report.machine, report.machine.host
     compiler = host and f"{host.family} {host.version}, {host.path}"
-    settings = [f"{name}={value}" for name, value in variables.items()]
+    waits = any(package.status and package.status.waits for package in report.packages)
+    settings = [
+        f"{name}={value}"
+        for name, value in report.variables.items()
+        if verbose or name.startswith(OWN_PREFIX)
+    ]
     lines = [
-        *row("Python", f"{machine.python}, {sys.executable}"),
-        *row("system", f"{machine.platform}, {glibc}"),
         *row("torch", _torch_text(machine)),
         *row("driver", _driver_text(machine)),
         *rows("GPU", _gpu_texts(machine)),
-        *row("compiler", compiler or f"none: {machine.host_problem}"),
-        *rows("toolkit", _toolkit_texts(machine)),
-        *row("cache", _cache_text(cache)),
-        *(rows("variables", settings) if settings else ()),
     ]
-    return "\n".join(lines)
+    if verbose or waits:
+        lines += row("compiler", compiler or f"none: {machine.host_problem}")
+        lines += rows("toolkit", _toolkit_texts(machine))
+    if verbose:
+        glibc = f"glibc {machine.glibc}" if machine.glibc else "a C library that is not glibc"
+        lines += row("cache", _cache_text(report.cache))
+        lines += row("Python", f"{machine.python}, {sys.executable}")
+        lines += row("system", f"{machine.platform}, {glibc}")
+    return "\n".join([*lines, *(rows("variables", settings) if settings else ())])
 
 
 def _torch_text(machine: Machine) -> str:
@@ -85,9 +92,13 @@ def _driver_text(machine: Machine) -> str:
 
 
 def _gpu_texts(machine: Machine) -> list[str]:
-    if machine.gpus:
-        return [f"{gpu.index}: {gpu.name}, {gpu.arch}" for gpu in machine.gpus]
-    return [f"none: {machine.gpus_problem}" if machine.driver else "none"]
+    """One text for all GPUs that are alike."""
+    if not machine.gpus:
+        return [f"none: {machine.gpus_problem}" if machine.driver else "none"]
+    alike: dict[str, list[str]] = {}
+    for gpu in machine.gpus:
+        alike.setdefault(f"{gpu.name}, {gpu.arch}", []).append(str(gpu.index))
+    return [f"{join_names(indices)}: {name}" for name, indices in alike.items()]
 
 
 def _toolkit_texts(machine: Machine) -> Iterator[str]:
@@ -111,35 +122,74 @@ def _cache_text(cache: CacheState) -> str:
     return f"{text}{corrupt}{f'; {cache.problem}' if cache.problem else ''}"
 
 
-def package_text(package: Package) -> str:
-    """The package: what its operators run on, and its native libraries."""
-    info, status = package.info, package.status
+def package_text(package: Package, gpus: Sequence[Gpu], *, verbose: bool) -> str:
+    """The package: its kernels, what its operators run on, its libraries; empty if it has none."""
+    status = package.status
     lines = row("package", package.title)
+    if kernels := _kernel_texts(package, gpus):
+        lines += rows("  kernels", kernels)
+    if status:
+        label = "runs on" if gpus or status.falls_back else "on a GPU"
+        lines += rows(f"  {label}", _operator_texts(status.operators))
+        lines += row("  mode", status.mode) if verbose else []
+    if verbose:
+        lines += _package_details(package)
+    return "\n".join(lines) if len(lines) > 1 else ""
+
+
+def _kernel_texts(package: Package, gpus: Sequence[Gpu]) -> list[str]:
+    """The kernel library of each kind of GPU, and why; else the GPU code of the libraries."""
+    status = package.status
+    if status is None or not status.choices:
+        names: dict[str, list[str]] = {}
+        for native in package.loaded:
+            if native.backend:
+                names.setdefault(_gpu_code(native), []).append(native.name)
+        return [f"{code}, in {_first_of(alike)}" for code, alike in names.items()]
+    front_end, *of_gpus = status.choices
+    # There is a line for each GPU. One that torch has started may not be visible any more.
+    kinds: Sequence[object] = of_gpus
+    if len(gpus) == len(of_gpus):
+        kinds = [(gpu.name, gpu.arch, gpu.index in status.waiting_gpus) for gpu in gpus]
+    alike: dict[object, list[str]] = {}
+    for kind, text in zip(kinds, of_gpus, strict=True):
+        alike.setdefault(kind, []).append(text)
+    same = (f"; the same on {len(texts) - 1} more" * (len(texts) > 1) for texts in alike.values())
+    return [front_end, *(texts[0] + next(same) for texts in alike.values())]
+
+
+def _first_of(names: Sequence[str]) -> str:
+    return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]
+
+
+def _package_details(package: Package) -> Iterator[str]:
+    """Rows on the installation and its libraries."""
+    info = package.info
     if package.root:
         kind = _KIND_TEXTS[info.kind] if info else ", without a dist-info"
-        lines += row("  place", f"{package.root}{kind}")
+        yield from row("  place", f"{package.root}{kind}")
     if info and info.claims:
         claims = info.claims
         archs = f", for {' '.join(map(str, claims.archs))}" if claims.archs else ""
-        lines += row("  claims", f"{claims.variant}, torch{claims.torch_range}{archs}")
+        yield from row("  claims", f"{claims.variant}, torch{claims.torch_range}{archs}")
         flags = dict.fromkeys(flag for library in claims.flags for flag in library.flags)
-        lines += row("  flags", ", ".join(flags)) if flags else []
+        yield from row("  flags", ", ".join(flags)) if flags else ()
     elif info and info.torch is not None:
-        lines += row("  requires", f"torch{info.torch}")
-    lines += row("  import", _import_text(package))
-    if status:
-        lines += row("  mode", status.mode)
-        lines += rows("  runs on", _operator_texts(status.operators))
-        if status.choices:
-            lines += rows("  choice", status.choices)
-    others = [native for native in package.natives if not _is_notable(native)]
+        yield from row("  requires", f"torch{info.torch}")
+    yield from row("  import", _import_text(package))
+    unused, plain = list[str](), 0
     for native in package.natives:
-        if native not in others:
-            lines += _library_rows(native)
-    if others:
-        more = " more" if len(others) < len(package.natives) else ""
-        lines += row("libraries", f"{len(others)}{more}, with no GPU code and nothing of torch")
-    return "\n".join(lines)
+        part = info.claims.part_of(native.name) if info and info.claims else None
+        if part and package.loaded and not native.loaded:  # another part is loaded in its place
+            unused.append(part.name)
+        elif _is_notable(native):
+            yield from _library_rows(native)
+        else:
+            plain += 1
+    if unused:
+        yield from row("unused", f"{join_names(unused)}: for other torches or GPUs")
+    if plain:
+        yield from row("libraries", f"{plain} more, with no GPU code and nothing of torch")
 
 
 _KIND_TEXTS: dict[Kind, str] = {
@@ -162,10 +212,9 @@ def _operator_texts(operators: Iterable[OperatorStatus]) -> list[str]:
     """What operators run on, and why earlier steps failed; one text for those that are alike."""
     names: dict[str, list[str]] = {}
     for operator in operators:
-        library = f", {operator.library.name}" if operator.library else ""
-        refused = f" ({'; '.join(map(str, operator.refusals))})" if operator.refusals else ""
-        text = f"{WAY_TEXTS[operator.way]}{library}{refused}"
-        names.setdefault(text, []).append(operator.operator)
+        names.setdefault(operator.text, []).append(operator.operator)
+    if len(names) == 1 and len(every := next(iter(names.values()))) > 1:
+        return [f"all {len(every)} operator families: {next(iter(names))}"]
     return [f"{join_names(alike)}: {text}" for text, alike in names.items()]
 
 
@@ -216,22 +265,30 @@ def _runtime_text(native: NativeLibrary) -> str:
 _LINE = "-" * WIDTH
 
 
-def report_text(report: Report) -> str:
-    """The machine, each package, and the verdict on each at the end."""
-    parts = [machine_text(report.machine, report.variables, report.cache)]
-    parts += map(package_text, report.packages)
-    parts += map(_verdict_text, report.verdicts)
-    return f"\n{_LINE}\n".join(parts)
+def report_text(report: Report, *, verbose: bool = False) -> str:
+    """The verdicts, then what matters: each package's kernels, torch, driver, GPUs."""
+    gpus = report.machine.gpus
+    parts = ["\n".join(map(verdict_text, report.verdicts))]
+    parts += (package_text(package, gpus, verbose=verbose) for package in report.packages)
+    parts = [part for part in [*parts, machine_text(report, verbose=verbose)] if part]
+    text = f"\n{_LINE}\n".join(parts)
+    return text if verbose else f"{text}\n{_MORE}"
 
 
-def _verdict_text(verdict: Verdict) -> str:
-    """The last lines: other findings, then the first cause and its fix."""
-    lines: list[str] = []
-    for finding in verdict.findings[1:]:
-        lines += row("also", finding.fact)
-    lines += row("fine" if verdict.ok else "wrong", verdict.says)
-    if verdict.fix:
-        lines += unwrapped_row("to fix it", verdict.fix)
+_MORE = "more       --verbose shows libraries, compilers, toolkits, the cache, variables"
+
+
+def verdict_text(verdict: Verdict) -> str:
+    """The first cause and its fix, then the other findings; each fix stands once."""
+    lines = row("fine", verdict.says) if verdict.ok else []
+    facts: dict[str, list[str]] = {}
+    for finding in verdict.findings:
+        facts.setdefault(finding.fix, []).append(finding.fact)
+    for fix, alike in facts.items():
+        for fact in alike:
+            lines += row("also", fact) if lines else row("wrong", verdict.says)
+        if fix:
+            lines += unwrapped_row("to fix it", fix)
     return "\n".join(lines)
 
 

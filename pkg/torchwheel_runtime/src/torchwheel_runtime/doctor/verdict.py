@@ -29,6 +29,7 @@ RULES: tuple[DoctorRule, ...] = (
     package_rules.failed_import,
     machine_rules.missing_driver,
     machine_rules.hidden_gpus,
+    machine_rules.unknown_mode,
     machine_rules.cannot_build,
     machine_rules.broken_cache,
     machine_rules.plain_pytorch,
@@ -67,30 +68,31 @@ def judge_machine(machine: Machine) -> Verdict:
 def _healthy_text(case: Case) -> str:
     """What the package runs on, as far as that is known."""
     machine, package = case.machine, case.package
-    kernels = package.has_kernels
-    if kernels and not machine.gpus:
+    no_gpu = ""
+    if package.has_kernels and not machine.gpus:
         torch = machine.torch
         cpu = torch is not None and torch.backend is None
-        why = f", and torch {torch.version} is for CPUs" if torch and cpu else ""
-        consequence = "it runs on plain PyTorch" if package.status else "its kernels lie idle"
-        return f"there is no GPU here{why}, so {consequence}"
-    where = f", on {_gpu_names(machine.gpus)}" if kernels else ""
+        no_gpu = "there is no GPU here"
+        no_gpu += f", and torch {torch.version} is for CPUs" if torch and cpu else ""
     if package.status:
-        return _status_text(package.status, machine.gpus)
+        return _status_text(package.status, machine.gpus, no_gpu)
+    if no_gpu:
+        return f"{no_gpu}, so its kernels lie idle"
     if package.loaded:
+        where = f", on {_gpu_names(machine.gpus)}" if package.has_kernels else ""
         return f"its native libraries are loaded{where}"
     if package.info and package.info.kind == "zipped egg":
         return "it can be imported; it is a zip file (.egg), whose libraries are not judged"
     return "it can be imported" + (", and its libraries fit" if package.natives else "")
 
 
-def _status_text(status: ExtensionStatus, gpus: Sequence[Gpu]) -> str:
+def _status_text(status: ExtensionStatus, gpus: Sequence[Gpu], no_gpu: str) -> str:
     """What the operators of an extension run on, on these GPUs."""
-    ways = join_names(dict.fromkeys(operator.way for operator in status.operators))
-    if ways == "fallback":
-        return f"it runs on plain PyTorch, as TORCHWHEEL_MODE={status.mode} asks"
+    ways = status.summary(no_gpu)
+    if no_gpu or status.falls_back:
+        return f"it runs on {ways}"
     where = f", on {_gpu_names(gpus)}"
-    if ways == "waiting":
+    if all(operator.way == "waiting" for operator in status.operators):
         return f"its operators are built at their first call{where}, and nothing is in the way"
     waiting = [gpu for gpu in gpus if gpu.index in status.waiting_gpus]
     if waiting:

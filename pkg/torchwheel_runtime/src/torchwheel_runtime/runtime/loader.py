@@ -361,8 +361,7 @@ class LoadedExtension:
 
     def _warn_built(self, status: OperatorStatus) -> None:
         """Say why a library was built here; once, if it is for every family the same."""
-        faults = "; ".join(str(refusal) for refusal in status.refusals if refusal.fault)
-        if faults:
+        if faults := "; ".join(map(str, status.faults)):
             self._warn_once(f"{self.extension.package}: built here, because {faults}", faults)
 
     def _warn_once(self, text: str, why: str) -> None:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 MODE_VARIABLE = "TORCHWHEEL_MODE"
 
@@ -18,12 +18,22 @@ GPU's kernels is an error."""
 
 def read_mode(environ: Mapping[str, str]) -> Mode:
     """The mode that TORCHWHEEL_MODE names; an unknown one is a warning, and auto."""
+    if problem := mode_problem(environ):
+        warn(f"{problem}; auto is used")
+        return "auto"
+    return cast("Mode", environ.get(MODE_VARIABLE) or "auto")
+
+
+def mode_problem(environ: Mapping[str, str]) -> str | None:
+    """Why TORCHWHEEL_MODE names no mode, and which may be meant; None if it names one."""
     name = environ.get(MODE_VARIABLE) or "auto"
-    for known in get_args(Mode):
-        if name == known:
-            return known  # type: ignore[no-any-return]
-    warn(f"{MODE_VARIABLE}={name}: one of {', '.join(get_args(Mode))} expected; auto is taken")
-    return "auto"
+    modes = get_args(Mode)
+    if name in modes:
+        return None
+    from torchwheel_runtime.text import quote, suggestion  # noqa: PLC0415 - not for an import
+
+    text = f"{MODE_VARIABLE}: expected one of {', '.join(modes)}, found {quote(name)}"
+    return f"{text}; {meant}" if (meant := suggestion(name, modes)) else text
 
 
 def may_load(chosen: Mode) -> bool:
@@ -37,10 +47,15 @@ def may_build(chosen: Mode) -> bool:
 
 
 def warn(text: str) -> None:
-    """Warn whoever called the caller, in one line: what is foreign in the text is escaped."""
+    """Warn in one line, without a line of source; what is foreign in the text is escaped."""
     from torchwheel_runtime.text import escape  # noqa: PLC0415 - not for an import
 
-    warnings.warn(escape(text), RuntimeWarning, stacklevel=3)
+    place = "<torchwheel>"  # of such a file Python prints no line
+    warnings.warn_explicit(escape(text), RuntimeWarning, place, 1, __name__, _WARNED)
+
+
+_WARNED: dict[Any, Any] = {}
+"""What Python's filters know of the warnings that were shown."""
 
 
 LoadStep = Literal["prebuilt", "jit cache", "jit build"]
@@ -67,6 +82,14 @@ def ways_text(ways: Mapping[str, Way]) -> str:
     if len(names) == 1:
         return WAY_TEXTS[next(iter(names))]
     return "; ".join(f"{WAY_TEXTS[way]} ({', '.join(alike)})" for way, alike in names.items())
+
+
+def cpu_torch() -> str:
+    """What is said of a torch for CPUs, if this process has imported one."""
+    torch = sys.modules.get("torch")
+    if torch is None or torch.version.cuda or torch.version.hip:
+        return ""
+    return f"torch {torch.__version__} is for CPUs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,11 +130,23 @@ class OperatorStatus:
     refusals: tuple[Refusal, ...] = ()
 
     @property
+    def faults(self) -> tuple[Refusal, ...]:
+        """The earlier steps that failed and deserve a warning."""
+        return tuple(refusal for refusal in self.refusals if refusal.fault)
+
+    @property
+    def text(self) -> str:
+        """One line: what it runs on, the library, and the earlier steps that failed."""
+        library = f", {self.library.name}" if self.library else ""
+        refused = f" ({'; '.join(map(str, self.refusals))})" if self.refusals else ""
+        return f"{WAY_TEXTS[self.way]}{library}{refused}"
+
+    @property
     def reason(self) -> str:
         """One line: what it runs on, or why it falls back."""
         if self.library is not None:
             return f"{self.way}: {self.library.name}"
-        return "; ".join(map(str, self.refusals)) or self.way
+        return "; ".join(map(str, self.refusals)) or WAY_TEXTS[self.way]
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -138,14 +173,34 @@ class ExtensionStatus:
 
     def __repr__(self) -> str:
         """A table: what each operator family runs on, for a prompt and for a script's print."""
-        ways = ways_text({one.operator: one.way for one in self.operators})
         torch = sys.modules.get("torch")
-        no_gpu = torch is not None and not torch.cuda.device_count()
-        if no_gpu and ways != WAY_TEXTS["fallback"]:
-            ways = f"plain PyTorch, as there is no GPU here; on one: {ways}"
+        no_gpu = cpu_torch()
+        if torch and not no_gpu and not torch.cuda.device_count():
+            no_gpu = "there is no GPU here"
+        ways = self.summary(no_gpu)
+        if no_gpu and not self.falls_back:
+            ways += "; on a GPU:"
         width = max((len(one.operator) for one in self.operators), default=0)
-        rows = [f"  {one.operator:<{width}}  {one.reason}" for one in self.operators]
+        rows = [f"  {one.operator:<{width}}  {one.text}" for one in self.operators]
         return "\n".join([f"{self.package}: {ways}", *rows, *(f"  {one}" for one in self.choices)])
+
+    def summary(self, no_gpu: str = "") -> str:
+        """What the operators run on, in words. `no_gpu` says why they find no GPU, if so."""
+        if no_gpu:
+            return f"{WAY_TEXTS['fallback']}, as {no_gpu}"
+        if self.falls_back and not self.failed and self.mode not in ("auto", "error"):
+            return f"{WAY_TEXTS['fallback']}, as {MODE_VARIABLE}={self.mode} asks"
+        return ways_text({one.operator: one.way for one in self.operators})
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether every operator runs on plain PyTorch, whatever GPU a call is on."""
+        return all(operator.way == "fallback" for operator in self.operators)
+
+    @property
+    def failed(self) -> bool:
+        """Whether an operator runs on plain PyTorch because of a fault."""
+        return any(operator.way == "fallback" and operator.faults for operator in self.operators)
 
     @property
     def library(self) -> Path | None:

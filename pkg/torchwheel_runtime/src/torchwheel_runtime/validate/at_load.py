@@ -120,7 +120,8 @@ def check_glibc(floor: str | None, glibc: str | None, package: str) -> Finding |
         "glibc",
         expected=f"glibc {floor} or later, which {package}'s wheel is for",
         found=f"glibc {glibc}" if glibc else "a C library that is not glibc",
-        fix=f"use a newer system, or build it here: `pip install --no-binary {package} {package}`",
+        fix="use a newer system, or build it here: "
+        f"`pip install {torch_rules.OF_ITS_AUTHORS} --no-binary {package} {package}`",
     )
 
 

@@ -180,6 +180,11 @@ def other_wheel(package: str) -> str:
     return f"a wheel of {package} ({install_command(package)} picks it)"
 
 
+OF_ITS_AUTHORS = "--index-url URL"
+"""The option that makes pip ask the index of a package's authors: PyPI has the names of ours from
+anybody."""
+
+
 def install_command(package: str) -> str:
     """The command that picks the wheel of a package for the installed torch."""
     return f"`torchwheel install {package} --index URL`"
