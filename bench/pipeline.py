@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -127,13 +128,11 @@ def compile_costs(caches: Path) -> dict[str, dict[str, float]]:
     for ninja in (caches / "torchwheel" / "build").glob("*/*/*/build.ninja"):
         text = ninja.read_text()
         for found in re.finditer(
-            r"^build (\S+): run.*\n  argv = (.*)\n  label = (.*)$", text, re.M
+            r"^build (\S+): compile.*\n  argv = (.*)\n  label = (.*)$", text, re.M
         ):
             if not found[3].startswith(("CUDA", "C++")):
                 continue
-            command = found[2].replace("$$", "$")
-            if "sccache" in command.split()[0]:
-                command = command.split(maxsplit=1)[1]
+            (command,) = shlex.split(found[2].replace("$$", "$"))
             timed = ["/usr/bin/env", "python3", "-c", _TIMER, command]
             out = subprocess.run(
                 timed, cwd=ninja.parent, capture_output=True, text=True, check=True

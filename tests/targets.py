@@ -41,7 +41,6 @@ CUDA_STABLE = Target(
     platform="linux_x86_64",
     cross=False,
     cxx="/usr/bin/g++",
-    launcher=("sccache",),
 )
 CUDA_CROSS = dataclasses.replace(
     CUDA_STABLE,

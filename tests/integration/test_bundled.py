@@ -2,18 +2,25 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
+import torchwheel_runtime
 from bundled_package import WHEEL, add_bundled_package
 from torchwheel.inspect.wheel import read_wheel
+from torchwheel.pipeline import bundled
 from torchwheel.pipeline.bundled import build_bundled
+from torchwheel.smoke.requirements import is_pinned, read_lock
 from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.files import sha256
+from wheelmaker import make_wheel
 
 pytestmark = pytest.mark.integration
 
@@ -146,6 +153,53 @@ def test_what_is_no_source_does_not_get_in(tiny, helper, tmp_path):
     (wheel,) = build_bundled(tiny, ["parts/helper"], tmp_path / "dist", Quiet())
     assert "tiny_helper/__init__.py" in read_wheel(wheel).members
     assert "tiny_helper/left.bin" not in read_wheel(wheel).members
+
+
+@pytest.fixture
+def locked(tiny, helper, tmp_path, monkeypatch):
+    """The helper is torchwheel-runtime, which requires packaging; torchwheel's lock, and builds."""
+    text = (helper / "pyproject.toml").read_text()
+    named = text.replace(
+        '"tiny-helper"', '"torchwheel-runtime"\ndependencies = ["packaging>=24.2"]'
+    )
+    (helper / "pyproject.toml").write_text(named)
+    wheel = make_wheel(tmp_path / "links", name="packaging", version="26.3", claims=None)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setattr(bundled, "LOCK", tmp_path / "lock.txt")
+    (tmp_path / "dist" / ".torchwheel").mkdir(parents=True)
+
+    def build(digest: str) -> list[Path]:
+        bundled.LOCK.write_text(f"packaging==26.3 --hash=sha256:{digest}\n")
+        return list(build_bundled(tiny, ["parts/helper"], tmp_path / "dist", Quiet()))
+
+    return wheel, build
+
+
+def test_what_the_runtime_requires_is_bundled_with_it_by_its_hash(locked):
+    wheel, build = locked
+    taken, runtime = build(sha256(wheel))
+    assert taken.read_bytes() == wheel.read_bytes()
+    assert runtime.name.startswith("torchwheel_runtime-")
+    # What is there is not downloaded again when the sources change.
+    wheel.unlink()
+    bundled.LOCK.touch()
+    (taken.parent.parent / ".torchwheel" / "bundled.built").unlink()
+    assert [path.name for path in build(sha256(taken))] == [taken.name, runtime.name]
+
+
+def test_another_file_than_that_of_the_lock_is_not_bundled(locked):
+    _, build = locked
+    with pytest.raises(TorchwheelError, match=r"^bundled package packaging: .*hash") as caught:
+        build("0" * 64)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_lock_has_what_the_runtime_requires():
+    """Else no index would have it, and the one command that is printed would fail."""
+    project = Path(torchwheel_runtime.__path__[0], "pyproject.toml")
+    needed = re.findall(r'^dependencies = \["(.*)"\]', project.read_text(), re.M)
+    assert [is_pinned(Requirement(one), read_lock(bundled.LOCK, {})) for one in needed] == [True]
 
 
 def has_machine_code(helper: Path) -> None:

@@ -26,8 +26,6 @@ from torchwheel_runtime.arch.releases import torch_releases
 
 pytestmark = pytest.mark.integration
 
-# What the wheels need of ours, in every command of pip.
-BUNDLED = ' "torchwheel-runtime==0.1.0"'
 MACHINES = {
     "x86_64": ("x86_64-unknown-linux-gnu", "manylinux_2_17_x86_64"),
     "aarch64": ("aarch64-unknown-linux-gnu", "manylinux_2_17_aarch64"),
@@ -87,11 +85,10 @@ def commands(page: str) -> list[tuple[str, str, list[str]]]:
 
 def question(command: str, address: str, file: str) -> Question:
     """What a command asks for on the machine that a file is for."""
-    first, *others = command.split(" && ")
-    *program, option, index, wanted = shlex.split(first.removesuffix(BUNDLED))
-    assert (program, option, others) in (
-        (["pip", "install", "--no-deps"], "--index-url", [f'pip install "{wanted}"{BUNDLED}']),
-        (["uv", "pip", "install"], "--index", []),
+    *program, option, index, wanted = shlex.split(command)
+    assert [*program, option] in (
+        ["pip", "install", "--index-url"],
+        ["uv", "pip", "install", "--default-index"],
     )
     assert index.startswith(f"{address}/index/")
     group = urlsplit(index).path.removeprefix("/index/").strip("/")
@@ -141,9 +138,14 @@ class Shell:
         }
 
     def installs(self, line: str) -> tuple[str, set[str], set[str]]:
-        """Version and tags of the fusedops that a line installs; all projects that are there."""
+        """Version and tags of the fusedops that a line installs; all projects that are there.
+
+        The torch of the line's group is there before, and nothing else.
+        """
         for path in set(self.site.iterdir()) - self.own:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
+        minor = re.search(r"/torch([\d.]+)/", line)
+        line = f"pip install 'torch{f'=={minor[1]}.*' if minor else ''}' && {line}"
         done = subprocess.run(
             ["bash", "-c", line], env=self.environ, capture_output=True, text=True, check=False
         )
@@ -192,7 +194,7 @@ def choose(**values: str) -> str:
 @pytest.mark.nightly
 def test_the_selector_gives_the_universal_wheel_first(browse, installers: Installers) -> None:
     script = choose(toolkit="CUDA 12.4", torch="2.6", python="3.12", installer="uv")
-    index = f"uv pip install --index {installers.address}/index/cu124/torch2.6/"
+    index = f"uv pip install --default-index {installers.address}/index/cu124/torch2.6/"
     assert answers(browse(script)) == [
         f'{index} "fusedops==1.0.0"',
         f'{index} "fusedops==1.0.0+cu124torch2.6"',
@@ -258,7 +260,7 @@ def test_the_keyboard_is_enough(page: Page, installers: Installers) -> None:
     while page.value(f"{focus}.textContent") != "Copied":
         assert time.monotonic() < deadline
     copied = page.value("navigator.clipboard.readText()")
-    assert copied.startswith("uv pip install --index ")
+    assert copied.startswith("uv pip install --default-index ")
     assert copied == page.value("document.querySelector('.answer pre').textContent")
     while page.value(f"{focus}.tagName") != "SUMMARY":
         page.press("Tab")

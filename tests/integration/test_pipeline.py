@@ -88,8 +88,9 @@ def test_the_default_selection_gives_proven_wheels_and_an_index(made):
 
 def test_the_printed_command_installs_the_wheel(made, tmp_path):
     _, done = made
-    command = re.search(r"--no-deps --index-url (\S+) \"(tiny==\S+cu130)\" &&", done.stdout)
+    command = re.search(r"  pip install --index-url (\S+) \"(tiny==\S+cu130)\"\n", done.stdout)
     assert command is not None, done.stdout
+    assert command[1].endswith("/dist/index/cu130")
     target = tmp_path / "site"
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target)]

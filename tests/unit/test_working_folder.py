@@ -73,7 +73,7 @@ CALLS = {
     "pip": lambda _: run_pip(["--version"], "asking pip"),
     "other-pip": lambda _: run_pip(["--version"], "asking pip", python=PYTHON),
     "install": pip_of_environment,
-    "environment": lambda _: find_environment(PYTHON),
+    "environment": lambda _: find_environment(str(PYTHON)),
     "python": lambda _: find_interpreter(sys.executable),
     "venv": lambda folder: _make_venv(folder / "venv", running_interpreter()),
     "repair": repair_one,

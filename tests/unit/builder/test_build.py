@@ -1,5 +1,7 @@
 """A build: ninja's steps, and toolkits that are provided for it."""
 
+import dataclasses
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -16,7 +18,7 @@ from torchwheel_runtime.builder.ninja import Step, build, read_progress
 from torchwheel_runtime.builder.provision import complete_environment
 from torchwheel_runtime.builder.recipe import Recipe
 from torchwheel_runtime.console import Quiet
-from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.ownership import UntrustedError
 from torchwheel_runtime.tasks import Count
 from torchwheel_runtime.toolkit.host import HostCompiler
@@ -55,6 +57,22 @@ def test_a_shared_object_is_made_once_for_two_builds(tmp_path):
         assert library.read_text() == f"device.o\n{group}.o\n"
     assert (shared / "device" / "count").read_text() == "made\n"
     assert sorted(path.name for path in shared.iterdir()) == ["aten2.11", "aten2.6", "device"]
+
+
+def test_another_launcher_compiles_nothing_again(tmp_path, monkeypatch):
+    """The one of nox's environment, none, another one: each has the objects of the first."""
+    launcher = program(tmp_path / "a folder" / "launcher", 'echo "$#" >> "$0.calls"; exec "$@"')
+    (step,) = recipe(("device", COUNTED)).groups["device"]
+    compiled = f"{step.command[2]}; echo 'device.o:' > d"
+    step = dataclasses.replace(step, command=(*step.command[:2], compiled), depfile="d")
+    for words in (shlex.quote(str(launcher)), "", "/elsewhere/sccache"):
+        monkeypatch.setenv(ninja.LAUNCHER, words)
+        ninja.run([step], tmp_path / "objects", 1, lambda _: None)
+    assert (tmp_path / "objects" / "count").read_text() == "made\n"
+    assert Path(f"{launcher}.calls").read_text() == f"{len(step.command)}\n"
+    monkeypatch.setenv(ninja.LAUNCHER, "'")
+    with pytest.raises(UsageError, match=r"^TORCHWHEEL_LAUNCHER: expected words as in a shell"):
+        ninja.run([step], tmp_path / "objects", 1, lambda _: None)
 
 
 def test_without_a_shared_folder_all_is_in_the_builds_own(tmp_path):

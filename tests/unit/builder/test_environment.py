@@ -70,7 +70,7 @@ def test_without_an_abi_the_package_is_pure():
 def test_a_whole_environment_is_a_target():
     target = read(CUDA)
     assert target.toolkit.archs == (parse("8.0"), parse("9.0+PTX"))
-    assert (target.cxx, target.launcher, target.python, target.sysroot) == ("g++", (), None, ())
+    assert (target.cxx, target.python, target.sysroot) == ("g++", None, ())
     assert (target.platform, target.cross) == (HERE, False)
 
 

@@ -31,7 +31,7 @@ def target(tmp_path):
     """A target whose `strip` copies a file, so that objects can be texts."""
     strip = program(tmp_path / "strip", 'cp "$4" "$3"')
     cxx = program(tmp_path / "cxx", f"echo {strip}")
-    return dataclasses.replace(CUDA_STABLE, cxx=str(cxx), launcher=())
+    return dataclasses.replace(CUDA_STABLE, cxx=str(cxx))
 
 
 def recipe_of(target, word="text", device=3, host=2) -> Shell:
@@ -136,8 +136,8 @@ def test_what_is_linked_is_a_copy_of_what_was_checked(tmp_path, target):
     assert "swapped" not in library.read_text()
 
 
-def test_commands_are_the_same_whatever_the_folders_and_the_launcher():
-    here = dataclasses.replace(CUDA_STABLE, launcher=())
+def test_commands_are_the_same_whatever_the_folders():
+    here = CUDA_STABLE
     toolkit = dataclasses.replace(CUDA_STABLE.toolkit, root=Path("/elsewhere/cuda"))
     there = dataclasses.replace(CUDA_STABLE, source=Path("/ci/csrc"), toolkit=toolkit)
 

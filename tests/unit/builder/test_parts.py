@@ -142,7 +142,7 @@ def test_each_part_claims_the_flags_that_its_commands_have(project):
     recipe = recipe_of(KERNELS, project, flagged)
     assert set(recipe.flag_texts()) == {"cuda: --use_fast_math", *everywhere}
     fast = ["--use_fast_math" in command for command in commands(recipe)]
-    assert fast == ["nvcc" in command[1] for command in commands(recipe)]
+    assert fast == ["nvcc" in command[0] for command in commands(recipe)]
 
 
 def commands(recipe: Recipe) -> list[tuple[str, ...]]:

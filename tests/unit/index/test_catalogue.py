@@ -98,6 +98,7 @@ FAULTS: list[tuple[str, object, str]] = [
     ("wheel.uploaded", "today", 'expected e.g. "2026-11-24T08:00:00Z"'),
     ("wheel.requires_python", "<b>", 'expected e.g. ">=3.10"'),
     ("wheel.requires_python", f">={NINES}", "expec"),
+    ("wheel.requires", ["--pre"], 'expected requirements such as "einops>=0.7", found "--pre"'),
     ("wheel.size", -1, "expected a number of bytes"),
     ("wheel.size", "1", 'expected a whole number, found "1"'),
     ("wheel.provenance", "//x", "expected the name of a file"),

@@ -1,6 +1,7 @@
 """The index as files: links, hashes, metadata, bytes."""
 
 import hashlib
+import html
 import html.parser
 import json
 from pathlib import Path
@@ -8,10 +9,13 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from torchwheel.index.front import fronts
+from torchwheel.index.groups import groups_of
 from torchwheel.index.listing import utc_time
 from torchwheel.index.writer import IndexedWheel, build_index
+from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.errors import TorchwheelError, UsageError
-from wheelmaker import make_wheel, metadata, stable, universal
+from wheelmaker import PURE, make_wheel, metadata, stable, universal
 
 TAG = "py3-none-manylinux_2_34_x86_64"
 NAME = f"demo-1.0.0+cu130-{TAG}.whl"
@@ -139,7 +143,7 @@ def test_a_person_sees_command_size_and_hash(index: Path) -> None:
     text = (index / "cpu" / "demo" / "index.html").read_text()
     wheel = index / "files" / "demo-1.0.0-py3-none-any.whl"
     assert "--extra-index-url" not in text
-    assert "pip install --no-deps --index-url" in text
+    assert "<pre>pip install --index-url" in text
     assert f"{wheel.stat().st_size / 1024:.1f} KiB" in text
     assert text.index("demo-1.0.0-") < text.index("demo-0.9-")
 
@@ -249,3 +253,47 @@ def test_the_universal_wheel_of_another_machine_or_version_does_not_stand_in(
     build_index(wheels, tmp_path / "index")
     page = tmp_path / "index/cu130/torch2.11/demo/index.json"
     assert [file["yanked"] for file in json.loads(page.read_text())["files"]] == [False] * 3
+
+
+CPU_ATEN = Claims(variant="cpu-torch2.11-cp312", abi="aten", torch_release="2.11")
+
+
+@pytest.mark.parametrize(
+    ("claims", "group"),
+    [
+        (PURE, "cpu"),
+        (CPU_ATEN, "cpu"),
+        (stable(), "cu130"),
+        (stable(toolkit="rocm7.2", backend="rocm", toolkit_version="7.2"), "rocm7.2"),
+        (universal(["cuda 12.4", "cuda 13.0", "rocm 7.2"]), "cu130"),
+        # No torch was published for it, so it has no group of its own.
+        (universal(["cuda 13.1"]), "cpu"),
+    ],
+    ids=str,
+)
+def test_a_wheel_is_installed_from_the_group_of_its_newest_toolkit(tmp_path, claims, group):
+    wheel = make_wheel(tmp_path, claims=claims, tag=TAG if claims.backend else "py3-none-any")
+    (own,) = groups_of([claims])
+    index = build_index([IndexedWheel(wheel, own)], tmp_path / "index")
+    (file,) = index.whole.projects["demo"]
+    assert index.group_for(file).name == group
+
+
+REQUIRES = ("torch>=2.6", "helper", 'other>=1; python_version < "3.12"', "x; extra == 'all'")
+
+
+def test_a_command_asks_the_usual_index_for_what_this_one_lacks(tmp_path: Path) -> None:
+    demo = make_wheel(tmp_path, requires=REQUIRES)
+    helper = make_wheel(tmp_path, name="helper", claims=None, requires=("third", "demo"))
+    index = build_index([IndexedWheel(one, ("cpu",)) for one in (demo, helper)], tmp_path / "index")
+    (front,) = fronts(index)
+    (choice,) = front.choices
+    lacks = "'other>=1; python_version < \"3.12\"' third"
+    assert choice.text("pip", "https://host/") == (
+        f'pip install {lacks} && pip install --index-url https://host/cpu/ "demo==1.0.0"'
+    )
+    assert choice.text("uv", "https://host/") == (
+        f'uv pip install {lacks} && uv pip install --default-index https://host/cpu/ "demo==1.0.0"'
+    )
+    page = (tmp_path / "index" / "cpu" / "demo" / "index.html").read_text()
+    assert f"<pre>pip install {lacks} && pip install --index-url" in html.unescape(page)

@@ -180,6 +180,21 @@ def test_the_torch_to_install_first(one, torch):
     assert torch_to_install([Judgement(one, one.needs)]) == torch
 
 
+@pytest.mark.parametrize(
+    ("wide", "torch"),
+    [
+        (("universal", ("==2.10.*", "==2.6.*", ">=2.11")), ">=2.6"),
+        (("pure", (">=2.6",)), ">=2.6"),
+    ],
+)
+def test_the_oldest_torch_of_the_wheel_for_every_torch_counts(wide, torch):
+    """The small wheel may be the best one, but the release has one for an older torch, too."""
+    for version, expected in (("1.0", torch), ("0.9", ">=2.11")):
+        every = candidate(version)
+        found = [Judgement(STABLE, STABLE.needs), Judgement(every, WheelNeeds(*wide))]
+        assert torch_to_install(found) == (expected, None)
+
+
 def test_the_needs_of_claims():
     needs = needs_of_claims(wheelmaker.universal(("cuda 12.4", "rocm 6.4")))
     assert needs.torch == ("==2.6.*", ">=2.11")

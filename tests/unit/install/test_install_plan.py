@@ -19,6 +19,7 @@ from install_cases import (
 from packaging.requirements import Requirement
 
 import wheelmaker
+from torchwheel.cli import main
 from torchwheel.install.downloaded import read_metadata
 from torchwheel.install.explanation import no_torch, none_fits, ranking_json, ranking_text
 from torchwheel.install.installer import direct_reference
@@ -307,6 +308,24 @@ def test_the_report_says_what_is_taken_and_why_not_the_others(index):
     assert "`pip install 'torch>=2.11'`, then run again" in says
     none = choose(INDEX, Requirement("demo==3"), ENVIRONMENT, index.fetch)
     assert none_fits(none).startswith("demo: expected a wheel that fits, found none of 2; the ")
+    assert "pip install" not in none_fits(none)
+
+
+def test_a_torch_that_is_too_old_has_a_remedy(index):
+    index.add(version="1.0+cu130", tag=TAG)
+    index.add(version="1.0", requires=["torch>=2.6"], claims=wheelmaker.PURE)
+    old = environment("2.5.1")
+    none = choose(INDEX, Requirement("demo"), old, index.fetch)
+    assert none_fits(none).endswith(
+        "torch: expected torch>=2.11; found torch 2.5.1; with another torch one fits: "
+        "`pip install 'torch>=2.6'` (--why lists all)"
+    )
+
+
+def test_two_names_are_one_line(capsys):
+    assert main(["install", "a", "b", "--index", INDEX]) == 2
+    says = 'torchwheel: expected one project, found "a", "b"; run it once for each\n'
+    assert capsys.readouterr().err == says
 
 
 def test_claims_of_the_file_are_read(index, tmp_path):

@@ -1,4 +1,3 @@
-import dataclasses
 import threading
 import time
 from collections import defaultdict
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import resolve
-from torchwheel.pipeline import build_records, schedule, wheels
+from torchwheel.pipeline import build_records, schedule
 from torchwheel.pipeline.build_records import FOLDER, BuildRecord, Selection
 from torchwheel.pipeline.inside import Usage, usage
 from torchwheel.pipeline.schedule import (
@@ -36,18 +35,6 @@ FOREIGN = resolve(
 
 def record(variant):
     return BuildRecord(variant.id, "key", "file", "hash", 1, (), "tag", 7, "passed", 1.0, {})
-
-
-def test_a_wheel_is_installed_from_the_group_of_its_own_toolkit(tmp_path):
-    matrix = load(Path(__file__).parents[1] / "matrix" / "ordinary_rocm.yaml")
-    finished = [
-        dataclasses.replace(record(one), file="conv-1-py3-none-any.whl") for one in resolve(matrix)
-    ]
-    groups = {one.variant: ("rocm7.1", "rocm7.2") for one in finished}
-    (command,) = wheels._install_commands(matrix, finished, groups, tmp_path)
-    assert f"{tmp_path.as_uri()}/rocm7.2 " in command
-    other = dict.fromkeys(groups, ("rocm7.1", "rocm7.1/torch2.13"))
-    assert "/rocm7.1 " in wheels._install_commands(matrix, finished, other, tmp_path)[0]
 
 
 def test_one_failure_does_not_stop_the_rest_and_the_order_is_kept():

@@ -21,7 +21,13 @@ def artifacts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Artifacts:
     """
     sdist = Sdist(tmp_path / "demo-1.0.0.tar.gz", tmp_path / "demo-1.0.0")
     sdist.path.write_bytes(b"sources")
-    monkeypatch.setattr(assemble, "make_sdists", lambda *_: [sdist])
+    helper = Sdist(tmp_path / "helper-0.1.tar.gz", tmp_path / "helper-0.1")
+    helper.path.write_bytes(b"sources of it")
+    monkeypatch.setattr(
+        assemble,
+        "make_sdists",
+        lambda matrix, *_: [sdist, *[helper] * ("helper" in matrix.project.bundled)],
+    )
     monkeypatch.setattr(assemble, "sdist_faults", lambda *_, **__: [])
     write_project(tmp_path)
     made = Artifacts(tmp_path / "artifacts", tmp_path / "matrix.yaml")

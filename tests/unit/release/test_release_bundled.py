@@ -10,8 +10,11 @@ from release_artifacts import H200, Artifacts, refused, run, smoke_of
 from release_artifacts import NATIVE as NATIVE_WHEEL
 
 from torchwheel.index.catalogue import read_catalogue
+from torchwheel.pipeline import bundled
 from torchwheel.release.assemble import assemble
+from torchwheel.release.assets import check_handover
 from torchwheel_runtime.console import Quiet
+from torchwheel_runtime.files import sha256
 from wheelmaker import make_wheel
 
 pytestmark = pytest.mark.usefixtures("green_gates")
@@ -52,6 +55,7 @@ def test_it_is_released_with_the_wheels(artifacts, out):
         "demo-1.0.0-py3-none-any.whl",
         "demo-1.0.0.tar.gz",
         HELPER,
+        "helper-0.1.tar.gz",
     ]
     *_, helper = read_catalogue(out / "catalogue.json").wheels
     assert (helper.file, helper.project, helper.sha256) == (HELPER, "helper", digest)
@@ -175,6 +179,36 @@ def test_a_carried_wheel_is_released_as_it_is(artifacts, carried, out):
     run(artifacts, out)
     assert (out / HELPER).read_bytes() == carried.read_bytes()
     assert HELPER in (out / "SHA256SUMS").read_text()
+    # Its own authors publish it on PyPI.
+    assert not (out / "pypi" / HELPER).exists()
+    handed = check_handover(out, None, None, None)
+    assert handed.endswith("files are those of SHA256SUMS")
+
+
+@pytest.mark.parametrize("locked", [True, False])
+def test_what_the_runtime_requires_is_released_with_the_hash_of_the_lock(
+    artifacts, out, tmp_path, monkeypatch, locked
+):
+    lock = tmp_path / "lock.txt"
+    monkeypatch.setattr(bundled, "LOCK", lock)
+    (artifacts.matrix.parent / "helper" / "pyproject.toml").write_text(
+        '[project]\nname = "torchwheel-runtime"\n'
+    )
+    packaging = {**HELPER_WHEEL, "name": "packaging", "version": "26.3"}
+    for variant, path in artifacts.wheels.items():
+        shutil.rmtree(path.parent / "bundled")
+        add_helper(path.parent, name="torchwheel_runtime", requires=("packaging>=24.2",))
+        wheel = make_wheel(path.parent / "bundled", **packaging)
+        artifacts.add(variant, path)
+        artifacts.smoke(variant)
+    digest = sha256(wheel) if locked else ZEROS
+    lock.write_text(f"packaging==26.3 --hash=sha256:{digest}\n")
+    if locked:
+        assert f"with {wheel.name}" in run(artifacts, out).splitlines()
+        assert not (out / "pypi" / wheel.name).exists()
+    else:
+        says = f"bundled/{wheel.name}: a bundled package named packaging; expected torchwheel-"
+        assert says in "\n".join(refused(artifacts, out))
 
 
 def test_another_wheel_than_the_carried_one_is_refused(artifacts, carried, out):

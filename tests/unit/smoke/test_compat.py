@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from torchwheel import interpreters
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.interpreters import find_interpreter, running_interpreter
 from torchwheel.smoke.compat import CompatRow, compat, compat_text, dump_compat, pairings
@@ -155,5 +156,14 @@ def test_a_program_that_is_no_python_is_a_wrong_call(tmp_path):
     program = tmp_path / "python9"
     program.write_text("#!/bin/sh\necho hello\n")
     program.chmod(0o755)
-    with pytest.raises(UsageError, match="does not run as a Python"):
+    with pytest.raises(UsageError, match=r"Python 3\.10 or later, found another program: "):
         find_interpreter(str(program))
+
+
+@pytest.mark.parametrize("name", [sys.executable, f"3.{sys.version_info.minor}"])
+def test_a_python_that_is_too_old_says_which_it_is(monkeypatch, name):
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    monkeypatch.setattr(interpreters, "OLDEST", (3, 99))
+    here = ".".join(map(str, sys.version_info[:3]))
+    with pytest.raises(UsageError, match=rf"Python 3\.99 or later; this is {here}$"):
+        find_interpreter(name)

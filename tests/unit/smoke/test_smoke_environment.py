@@ -125,7 +125,9 @@ def test_a_pin_for_another_python_does_not_count(tmp_path: Path) -> None:
         'x==1 ; python_version < "3.11"',
         'x==2 ; python_version >= "3.11"',
     )
-    versions = [str(read_lock(path, {"python_version": minor})["x"]) for minor in ("3.10", "3.12")]
+    versions = [
+        str(read_lock(path, {"python_version": minor})["x"].version) for minor in ("3.10", "3.12")
+    ]
     assert versions == ["1", "2"]
 
 

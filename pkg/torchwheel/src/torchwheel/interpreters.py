@@ -12,11 +12,17 @@ import packaging
 from torchwheel_runtime import process
 from torchwheel_runtime.errors import MalformedError, UsageError
 from torchwheel_runtime.json_files import last_line, parse_json
-from torchwheel_runtime.text import quote
+from torchwheel_runtime.text import escape, quote
 from torchwheel_runtime.versions import minor_version
 
-# Runs in the other Python, 3.9 or later. Its own packages come before ours.
+OLDEST = (3, 10)
+_IS_OLD = 3
+"""The exit status of a Python before that one, which then says which it is."""
+# Runs in the other Python, whichever it is. Its own packages come before ours.
 _ASK = """
+if sys.version_info < %s:
+    print(".".join(map(str, sys.version_info[:3])))
+    sys.exit(%d)
 import importlib.metadata, importlib.util, json, platform, sys, sysconfig
 try:
     spec = importlib.util.find_spec("torch")
@@ -82,19 +88,22 @@ def ask_interpreter(program: Path) -> Interpreter:
     Raises:
         UsageError: the program is no Python, or an old one.
     """
-    doing = f"{program}: expected a Python of 3.9 or later"
+    doing = f"{program}: expected Python {'.'.join(map(str, OLDEST))} or later"
     ours = Path(packaging.__file__).parents[1]
-    command = [str(program.absolute()), "-c", process.SAFE_PATH + _ASK, str(ours)]
+    script = process.SAFE_PATH + _ASK.replace("%s", str(OLDEST)).replace("%d", str(_IS_OLD))
+    command = [str(program.absolute()), "-c", script, str(ours)]
     try:
         done = process.run(command, cwd="/", timeout=_SECONDS)
     except process.NotRunError as error:
         raise UsageError(f"{doing}, found one that {error.reason}; name another") from None
+    if done.status == _IS_OLD and (version := last_line(done.output)):
+        raise UsageError(f"{doing}; this is {escape(version)}")
     if done.status:
         raise UsageError(f"{doing}, found {quote(done.reason())}; name another")
     try:
         return parse_json(last_line(done.output), Interpreter, str(program), others=True)
     except MalformedError as error:
-        raise UsageError(f"{doing}: {error}") from None
+        raise UsageError(f"{doing}, found another program: {error.reason}") from None
 
 
 @functools.cache
@@ -119,4 +128,4 @@ def find_interpreter(name: str) -> Interpreter:
     try:
         return ask_interpreter(Path(found))
     except UsageError as error:
-        raise UsageError(f"--python {name}: {found} does not run as a Python") from error
+        raise UsageError(f"--python {name}: {error}" if found != name else str(error)) from None

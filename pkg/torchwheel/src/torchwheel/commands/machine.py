@@ -48,14 +48,19 @@ def doctor(options: argparse.Namespace) -> int:
 @command(
     "install",
     "Install the wheel of an index that fits this machine and its torch, which stays as it is.",
-    option("name", help='the project, e.g. "demo" or "demo==1.0.0", or the file of a wheel'),
+    option(
+        "name",
+        nargs="+",
+        help='the project, e.g. "demo" or "demo==1.0.0", or the file of a wheel',
+    ),
     option(
         "--index",
         metavar="URL",
         help="the index: https://, file://, or http:// on loopback; a file needs none",
     ),
     option(
-        "--python", type=Path, metavar="PATH", help="the environment's Python (default: this one)"
+        "--python",
+        help='a Python of the environment ("3.12" or a path; default: this one)',
     ),
     option("--dry-run", action="store_true", help="choose, and change nothing"),
     option("--why", action="store_true", help="list each other wheel with why not; change nothing"),

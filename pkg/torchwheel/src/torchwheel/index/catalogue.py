@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from packaging.utils import parse_sdist_filename
+
 from torchwheel.evidence.files import Believed, verify_published
 from torchwheel.index.needs import plain
 from torchwheel.inspect.wheel import Wheel, parse_file_name
@@ -23,7 +25,7 @@ from torchwheel_runtime.inspect.window import WheelError
 from torchwheel_runtime.json_files import FileName, read_json
 from torchwheel_runtime.os_errors import explain
 from torchwheel_runtime.text import quote
-from torchwheel_runtime.versions import is_specifier
+from torchwheel_runtime.versions import is_requirement, is_specifier
 
 FILE = "catalogue.json"
 SCHEMA = 1
@@ -31,6 +33,7 @@ SCHEMA = 1
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}")
+_OF_EXTRA = re.compile(r"\bextra\b")
 _DO = "download the catalogue again"
 
 
@@ -71,6 +74,7 @@ class CatalogueWheel:
         metadata_sha256: hex digest of its METADATA, which is published beside it (PEP 658).
         uploaded: when the file was first published, as PEP 700 writes it.
         claims: what the wheel says of itself; None for a bundled package.
+        requires: its requirements, without those of extras, as METADATA writes them.
         provenance: the asset with its PEP 740 provenance.
         gates: what each gate says, by the gate's name.
         smoke: the runs of its smoke tests.
@@ -87,6 +91,7 @@ class CatalogueWheel:
     requires_python: str | None
     uploaded: str
     claims: Claims | None
+    requires: tuple[str, ...] = ()
     provenance: FileName | None = None
     gates: dict[str, str] = dataclasses.field(default_factory=dict)
     smoke: tuple[SmokeRun, ...] = ()
@@ -119,6 +124,13 @@ class Catalogue:
     wheels: tuple[CatalogueWheel, ...]
     sdists: tuple[CatalogueSdist, ...] = ()
 
+    @property
+    def taken(self) -> frozenset[str]:
+        """The bundled packages that were not built here, by file: their authors publish them."""
+        built = {parse_sdist_filename(sdist.file)[0] for sdist in self.sdists}
+        bundled = (wheel for wheel in self.wheels if wheel.claims is None)
+        return frozenset(wheel.file for wheel in bundled if wheel.project not in built)
+
 
 def catalogue_wheel(wheel: Wheel, sha256: str, uploaded: str) -> CatalogueWheel:
     """The entry of a wheel that was read and verified."""
@@ -134,6 +146,11 @@ def catalogue_wheel(wheel: Wheel, sha256: str, uploaded: str) -> CatalogueWheel:
         requires_python=str(python) if python is not None else None,
         uploaded=uploaded,
         claims=wheel.claims,
+        requires=tuple(
+            str(one)
+            for one in wheel.metadata.requires_dist or ()
+            if not _OF_EXTRA.search(str(one.marker or ""))
+        ),
     )
 
 
@@ -227,6 +244,9 @@ def _wheel_problems(wheel: CatalogueWheel) -> Iterator[tuple[str, str, str]]:
         yield "uploaded", 'e.g. "2026-11-24T08:00:00Z"', wheel.uploaded
     if wheel.requires_python is not None and not is_specifier(wheel.requires_python):
         yield "requires_python", 'e.g. ">=3.10"', wheel.requires_python
+    for text in wheel.requires:
+        if not is_requirement(text):
+            yield "requires", 'requirements such as "einops>=0.7"', text
     if wheel.size < 0:
         yield "size", "a number of bytes", str(wheel.size)
     if wheel.claims and (problem := claims_file.problem_of(wheel.claims)):

@@ -1,6 +1,7 @@
 """The front page of an index: the command for each machine, and what every wheel was seen to do."""
 
 import dataclasses
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from packaging.tags import parse_tag
@@ -29,7 +30,7 @@ class InstallCommand:
         requirement: what to install from it, e.g. "fusedops==1.0.0".
         files: the wheel that this installs, by machine: "x86_64", or `ANY`.
         small: whether the wheel serves this torch alone.
-        bundled: the bundled packages that it needs, e.g. "torchwheel==0.1.0".
+        missing: what it requires and the index does not have, e.g. ("einops>=0.7",).
     """
 
     toolkit: str
@@ -39,7 +40,7 @@ class InstallCommand:
     requirement: str
     files: Mapping[str, str]
     small: bool
-    bundled: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     def text(self, installer: str, address: str) -> str:
         """The command, of pip or uv.
@@ -48,21 +49,27 @@ class InstallCommand:
             installer: "pip" or "uv".
             address: of the index's root, with a slash at its end.
         """
-        index = f"{address}{self.group}/"
-        if installer == "uv":
-            # uv takes a name from the first index that has it, and this is the first.
-            return f'uv pip install --index {index} "{self.requirement}"'
-        return pip_command(index, (self.requirement, *self.bundled))
+        return install_command(
+            f"{address}{self.group}/", self.requirement, self.missing, installer=installer
+        )
 
 
-def pip_command(index: str, requirements: Sequence[str]) -> str:
-    """The command by which pip installs requirements that an index has, and what they need.
+def install_command(
+    index: str, requirement: str, missing: Sequence[str] = (), *, installer: str = "pip"
+) -> str:
+    """The command by which pip or uv installs what an index has, beside the torch that is there.
 
-    pip has no order of indexes. So the first call asks this index alone, and the second, which
-    finds these installed, asks the usual index for the rest: nobody else can offer their names.
+    It asks this index alone: nobody else can offer the names, and no other torch is found. An index
+    has all that torchwheel's own wheels bring; what others require and it lacks comes first, from
+    the usual index.
     """
-    wanted = " ".join(f'"{one}"' for one in requirements)
-    return f"pip install --no-deps --index-url {index} {wanted} && pip install {wanted}"
+    # UV_DEFAULT_INDEX, where it is set, counts for more than uv's --index-url.
+    install, only = {
+        "pip": ("pip install", "--index-url"),
+        "uv": ("uv pip install", "--default-index"),
+    }[installer]
+    first = f"{install} {shlex.join(missing)} && " if missing else ""
+    return f'{first}{install} {only} {index} "{requirement}"'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,6 +131,7 @@ def _choices(index: Index, project: str, files: Sequence[File]) -> Iterator[Inst
             for file in _wheels_for_all(group, own)
         ]
         wanted += [(f"{project}=={file.version}", file, True) for file in own if file in named]
+        missing = tuple(sorted({text for file in own for text in group.missing(file)}))
         found: dict[tuple[str, str, bool], dict[str, str]] = {}
         for requirement, file, small in wanted:
             machines = [ANY if machine == "any" else machine for machine in sorted(file.machines)]
@@ -134,7 +142,7 @@ def _choices(index: Index, project: str, files: Sequence[File]) -> Iterator[Inst
         for (python, requirement, small), by_machine in found.items():
             yield InstallCommand(
                 *(toolkit, torch, python, group.name, requirement, by_machine, small),
-                bundled=group.bundled,
+                missing=missing,
             )
 
 

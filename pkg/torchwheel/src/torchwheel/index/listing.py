@@ -8,10 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from torchwheel.index.catalogue import Catalogue, CatalogueWheel, check_published
 from torchwheel.index.groups import (
+    CPU,
     WheelKind,
     by_version_alone,
     groups_of_releases,
@@ -20,8 +23,10 @@ from torchwheel.index.groups import (
 )
 from torchwheel.index.needs import ALL, note_text
 from torchwheel.index.withdrawals import ProjectStatus, Withdrawals
+from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.text import quote as quote_text
+from torchwheel_runtime.versions import version_numbers
 
 TAG = "{tag}"
 _ADDRESS = re.compile(r"[A-Za-z0-9._~:/@!$&'()*+,;=%-]+")
@@ -141,6 +146,14 @@ class File:
         """What decides its groups; None of a bundled package."""
         return kind_of(self.wheel.claims) if self.wheel.claims else None
 
+    @property
+    def toolkits(self) -> list[str]:
+        """The toolkits of its GPU code, CUDA before ROCm and the newest first: "cu130", "cu124"."""
+        kernels = self.kind.kernels if self.kind else ()
+        releases = [ToolkitRelease(backend, version) for backend, version in kernels if backend]
+        releases.sort(key=lambda one: version_numbers(one.version), reverse=True)
+        return [one.name for one in sorted(releases, key=lambda one: one.backend)]
+
     @functools.cached_property
     def why_by_version_alone(self) -> str:
         """Why a group offers it by its version alone, if it does."""
@@ -182,14 +195,16 @@ class IndexGroup:
     yanked: Mapping[File, str]
     """Why a file is offered to those who name its version, and to no others."""
 
-    @functools.cached_property
-    def bundled(self) -> tuple[str, ...]:
-        """Requirements of its bundled packages, each at its newest version."""
-        offered = (
-            next((file for file in files if file.kind is None and not file.is_withdrawn), None)
-            for files in self.projects.values()
-        )
-        return tuple(f"{file.wheel.project}=={file.wheel.version}" for file in offered if file)
+    def missing(self, file: File) -> tuple[str, ...]:
+        """What a file of it requires, and neither it nor torch brings, e.g. ("einops>=0.7",)."""
+        queue, seen, found = [file], {"torch"}, []
+        while queue:
+            for text in queue.pop().wheel.requires:
+                if (name := canonicalize_name(Requirement(text).name)) not in seen:
+                    seen.add(name)
+                    queue += self.projects.get(name, ())[:1]
+                    found += [text] if name not in self.projects else []
+        return tuple(sorted(found))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,6 +220,14 @@ class Index:
     groups: tuple[IndexGroup, ...]
     whole: IndexGroup
     statuses: Mapping[str, ProjectStatus] = dataclasses.field(default_factory=dict)
+
+    def group_for(self, file: File) -> IndexGroup:
+        """The group to install a file from: of its newest toolkit; `cpu` without GPU code."""
+        project = file.wheel.project
+        groups = [group for group in self.groups if file in group.projects.get(project, ())]
+        own = [*file.toolkits, CPU]
+        # Only a toolkit that no torch was published for has no group of its own.
+        return min(groups, key=lambda g: own.index(g.name) if g.name in own else len(own))
 
 
 def index_of(catalogues: Sequence[Catalogue], store: Store, withdrawals: Withdrawals) -> Index:

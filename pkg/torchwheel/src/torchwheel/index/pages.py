@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import jinja2
 
-from torchwheel.index.front import archs_of, fronts, pip_command
+from torchwheel.index.front import archs_of, fronts, install_command
 from torchwheel.index.listing import File, Index, IndexGroup
 from torchwheel.index.needs import KEY
 from torchwheel.index.withdrawals import ProjectStatus
@@ -97,14 +97,14 @@ def _around_rows(
     group: IndexGroup, project: str, status: ProjectStatus | None
 ) -> tuple[bytes, bytes]:
     """What comes before and after the rows of a project's HTML page."""
-    others = [one for one in group.bundled if one.partition("==")[0] != project]
+    missing = {text for file in group.projects[project] for text in group.missing(file)}
     text = _template("project.html.j2").render(
         api_version=API_VERSION,
         group=group,
         project=project,
         status=status,
         rows=_ROWS,
-        command=pip_command(_ADDRESS, (project, *others)).partition(_ADDRESS),
+        command=install_command(_ADDRESS, project, sorted(missing)).partition(_ADDRESS),
     )
     head, _, tail = text.partition(_ROWS)
     return head.encode(), tail.encode()

@@ -33,8 +33,8 @@ class IndexedWheel:
     """The wheel, if it was read already."""
 
 
-def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
-    """Replace `out` with an index of the wheels, each file once under `out`/files."""
+def build_index(wheels: Sequence[IndexedWheel], out: Path) -> Index:
+    """Replace `out` with an index of the wheels, each file once under `out`/files; returns it."""
     sources: dict[str, Path] = {}
     known: dict[str, File] = {}
     groups: dict[str, set[str]] = {}
@@ -55,6 +55,7 @@ def build_index(wheels: Sequence[IndexedWheel], out: Path) -> None:
     with files.make_folder_atomically(out) as temporary:
         _write_store(temporary / FILES, sources, beside)
         _write_pages(index, temporary, out)
+    return index
 
 
 def build_index_of_releases(

@@ -396,6 +396,8 @@ def read_claims(archive: Archive, name: str) -> claims_file.Claims | None:
 
 
 TAG = "py3-none-any"
+RUNTIME = "torchwheel-runtime"
+"""The bundled package of all extensions, whether or not the index names those of its projects."""
 
 
 def read_bundled(path: Path) -> Wheel:

@@ -261,15 +261,25 @@ def _newest_torch(needs: WheelNeeds) -> tuple[int, ...]:
 
 
 def torch_to_install(accepted: Sequence[Judgement]) -> tuple[str, str | None] | None:
-    """The torch that the best wheel needs where there is none: its range and its toolkit.
+    """The torch to install where there is none: its range and its toolkit.
 
-    None if it is not known that it needs one.
+    It is the one that the best wheel needs; if the release has a wheel for every torch, any from
+    its oldest on. None if it is not known that it needs one.
     """
     if not accepted or not accepted[0].needs.torch:
         return None
+    release = accepted[0].candidate.version.public
+    wide = [
+        version_numbers(text.lstrip("=<>~!"))
+        for one in accepted
+        if one.needs.abi in ("pure", "universal") and one.candidate.version.public == release
+        for text in one.needs.torch
+    ]
+    if wide:
+        return f">={'.'.join(map(str, min(wide)))}", None
     needs = accepted[0].needs
     newest = max(needs.torch, key=lambda one: version_numbers(one.lstrip("=<>~!")))
-    if needs.abi in ("pure", "universal", "stable"):
+    if needs.abi == "stable":
         return newest, None
     for kernels in needs.kernels:
         numbers = version_numbers(kernels.release)

@@ -2,13 +2,12 @@
 
 import dataclasses
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from packaging.utils import NormalizedName, canonicalize_name
 
-from torchwheel.interpreters import ask_interpreter
+from torchwheel.interpreters import find_interpreter, running_interpreter
 from torchwheel_runtime.arch.devices import visible_gpus
 from torchwheel_runtime.machine import probe
 from torchwheel_runtime.machine.facts import Machine, split_absent
@@ -40,14 +39,13 @@ class TargetEnvironment(Machine):
         return {canonicalize_name(name): version for name, version in self.installed.items()}
 
 
-def find_environment(python: Path | None) -> TargetEnvironment:
-    """The facts of the environment of a Python, by default the running one.
+def find_environment(python: str | None) -> TargetEnvironment:
+    """The facts of the environment of a Python ("3.12" or a path), by default the running one.
 
     Raises:
-        UsageError: the program is no Python, or an old one.
+        UsageError: there is none, it is no Python, or an old one.
     """
-    program = python or Path(sys.executable)
-    asked = ask_interpreter(program)
+    asked = find_interpreter(python) if python else running_interpreter()
     torch = split_absent(read_torch(asked.torch.parent))[0] if asked.torch else None
     backend, answered = driver_for_torch(torch)
     driver, driver_problem = split_absent(answered)
@@ -59,7 +57,7 @@ def find_environment(python: Path | None) -> TargetEnvironment:
         driver=driver,
         driver_problem=driver_problem,
         gpus=visible_gpus(backend, os.environ).gpus,
-        program=program,
+        program=asked.path,
         implementation=asked.implementation,
         tags=asked.tags,
         markers=asked.markers,

@@ -82,9 +82,13 @@ def none_fits(ranking: Ranking) -> str:
     if not ranking.judgements:
         return f"{ranking.url}: expected wheels of {ranking.project}, found none"
     closest = min(ranking.rejected, key=lambda one: (len(one.reasons), one.candidate.file))
+    for_torch = [one for one in ranking.rejected if {why.rule for why in one.reasons} == {"torch"}]
+    for_torch.sort(key=lambda one: one.candidate.version, reverse=True)
+    found = torch_to_install(for_torch)
+    remedy = f"; with another torch one fits: {_torch_command(*found)}" if found else ""
     return (
         f"{ranking.project}: expected a wheel that fits, found none of {len(ranking.judgements)}; "
-        f"the closest is {closest.candidate.file}: {closest.reasons[0].line} "
+        f"the closest is {closest.candidate.file}: {closest.reasons[0].line}{remedy} "
         "(--why lists all)"
     )
 
@@ -94,13 +98,16 @@ def no_torch(ranking: Ranking) -> str | None:
     found = torch_to_install(ranking.accepted)
     if found is None:
         return None
-    torch, group = found
-    index = f" --index-url {PYTORCH}/{group}" if group else ""
     wheel = ranking.accepted[0].candidate.file
     return (
-        f"{ranking.project}: expected torch{torch}, for {wheel}; found no torch, which this "
-        f"command never installs; `pip install 'torch{torch}'{index}`, then run again"
+        f"{ranking.project}: expected torch{found[0]}, for {wheel}; found no torch, which this "
+        f"command never installs; {_torch_command(*found)}, then run again"
     )
+
+
+def _torch_command(torch: str, group: str | None) -> str:
+    index = f" --index-url {PYTORCH}/{group}" if group else ""
+    return f"`pip install 'torch{torch}'{index}`"
 
 
 def ranking_json(ranking: Ranking, environment: TargetEnvironment) -> str:

@@ -37,7 +37,7 @@ from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 from torchwheel_runtime.fetch import Fetcher, ca_bundle, check_address
 from torchwheel_runtime.files import private_folder, temporary_variables
 from torchwheel_runtime.pip import home_variables, own_variables, pip_reason
-from torchwheel_runtime.text import escape, hide_secrets, shorten_line
+from torchwheel_runtime.text import escape, hide_secrets, quote, shorten_line
 
 Name = Literal["pip", "uv"]
 _SECONDS = 3600
@@ -47,8 +47,12 @@ def run_install(options: argparse.Namespace) -> int:
     """Carry out the command. Exit status: 0 if a wheel fits and, unless asked not to, is there."""
     if options.workflow and not options.repository:
         raise UsageError("--workflow goes with --repository OWNER/NAME")
-    is_file = options.name.endswith(".whl")
-    wanted = None if is_file else parse_wanted(options.name)
+    name, *others = options.name
+    if others:
+        found = ", ".join(map(quote, options.name))
+        raise UsageError(f"expected one project, found {found}; run it once for each")
+    is_file = name.endswith(".whl")
+    wanted = None if is_file else parse_wanted(name)
     if options.index:
         check_address(options.index)
     elif wanted:
@@ -57,7 +61,7 @@ def run_install(options: argparse.Namespace) -> int:
     if wanted:
         ranking = choose(options.index, wanted, environment, fetch)
     else:
-        ranking = choose_file(Path(options.name), environment)
+        ranking = choose_file(Path(name), environment)
     if options.json:
         print(explanation.ranking_json(ranking, environment))
     else:

@@ -19,6 +19,7 @@ from packaging.version import InvalidVersion, Version
 from torchwheel.findings import CheckResult
 from torchwheel.index.groups import accepts
 from torchwheel.index.needs import WheelNeeds, needs_of_claims
+from torchwheel.inspect.wheel import RUNTIME
 from torchwheel.install.attestation import Trust, verify_signature
 from torchwheel.install.choose import Judgement, best, judge
 from torchwheel.install.downloaded import (
@@ -40,8 +41,6 @@ from torchwheel_runtime.versions import has_long_number
 _MOST_METADATA = 50
 """METADATA files of one project that are read before one wheel is taken."""
 _MOST_PROJECTS = 50
-OURS = "torchwheel-runtime"
-"""The bundled package of all extensions, whether or not the index names those of its projects."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,7 +238,7 @@ def plan(
                 continue
             requirement.marker = None
             found = _find_offer(index, requirement, environment, fetch)
-            if found is None and name in (OURS, *asking.wheel.bundled):
+            if found is None and name in (RUNTIME, *asking.wheel.bundled):
                 if index is None:
                     says = f"expected the index that the bundled package {name} is from, found none"
                     raise UsageError(f"{asking.path.name}: {says}; name it with --index")

@@ -191,7 +191,7 @@ class Project(Section):
         tuple[RelativePath, ...],
         Field(
             description="Folders, or wheels, of pure-Python distributions in this repository that "
-            "it requires."
+            "it requires. What torchwheel-runtime requires is bundled with it."
         ),
     ] = ()
 

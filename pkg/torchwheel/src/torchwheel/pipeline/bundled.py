@@ -6,19 +6,28 @@ import importlib.metadata
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+from packaging.utils import NormalizedName, canonicalize_name
 
 import torchwheel
 import torchwheel_runtime
-from torchwheel import __version__
-from torchwheel.inspect.wheel import read_bundled
+from torchwheel import __version__, data
+from torchwheel.inspect.wheel import RUNTIME, Wheel, read_bundled
 from torchwheel.matrix.rules import WHEEL_SUFFIX
 from torchwheel.pipeline import build_records
 from torchwheel.pipeline.frontend import build_wheel
 from torchwheel.pipeline.repair import repack, repack_members
 from torchwheel.pipeline.sources import source_digest, stage
-from torchwheel.smoke.requirements import BUNDLED_FOLDER
+from torchwheel.smoke.requirements import (
+    BUNDLED_FOLDER,
+    LOCK_OPTIONS,
+    Pin,
+    is_pinned,
+    read_lock,
+    requirements,
+)
 from torchwheel_runtime.console import Progress
 from torchwheel_runtime.errors import MalformedError, TorchwheelError
 from torchwheel_runtime.files import (
@@ -30,6 +39,7 @@ from torchwheel_runtime.files import (
     write_text,
 )
 from torchwheel_runtime.json_files import read_json
+from torchwheel_runtime.pip import run_pip
 
 _STATE = "bundled.built"
 EPOCH = {"SOURCE_DATE_EPOCH": "315532800"}
@@ -49,7 +59,8 @@ def build_bundled(
 ) -> tuple[Path, ...]:
     """Bring `dist`/bundled up to date, whose lock the caller holds; returns its wheels.
 
-    `folders` are folders of distributions, or wheels, as the matrix names them.
+    `folders` are folders of distributions, or wheels, as the matrix names them. What
+    torchwheel-runtime requires is bundled with it.
     """
     target, state = dist / BUNDLED_FOLDER, dist / build_records.FOLDER / _STATE
     key = _key(root, folders)
@@ -58,10 +69,13 @@ def build_bundled(
             with make_folder_atomically(target) as temporary:
                 for name in folders:
                     if name.endswith(WHEEL_SUFFIX):
-                        read_bundled(Path(shutil.copy(root / name, temporary)))
+                        shutil.copy(root / name, temporary)
                         continue
                     progress.step(f"bundled package {name}: building")
                     build_pure(root / name, temporary, state.with_suffix(".log"))
+                wheels = [read_bundled(path) for path in temporary.glob("*.whl")]
+                for project, pin in pinned_with(wheels).items():
+                    _take_pinned(project, pin, target, temporary, progress)
         else:
             discard(target)
         hashes = sha256_by_name(target.glob("*.whl"))
@@ -84,12 +98,49 @@ def build_pure(folder: Path, out: Path, log: Path, *, tree: Path | None = None) 
         return packed
 
 
+LOCK = data.FOLDER / "pipeline.lock.txt"
+"""The files that torchwheel needs itself, by their hashes."""
+
+
+def pinned_with(wheels: Iterable[Wheel]) -> Mapping[NormalizedName, Pin]:
+    """What torchwheel-runtime requires, if it is among the wheels, and the lock pins.
+
+    With it an index has all that a wheel brings beside torch. So one call of pip, which asks that
+    index alone, can install the wheel.
+    """
+    pins = read_lock(LOCK, {})
+    own = [wheel for wheel in wheels if wheel.name == RUNTIME]
+    needed = (requirement for wheel in own for requirement in requirements(wheel))
+    return {
+        name: pins[name]
+        for requirement in needed
+        if is_pinned(requirement, pins) and (name := canonicalize_name(requirement.name))
+    }
+
+
+def _take_pinned(name: str, pin: Pin, old: Path, target: Path, progress: Progress) -> None:
+    """Put the wheel of a pin into the folder `target`; one that is in `old` is not downloaded."""
+    for wheel in old.glob("*.whl"):
+        if sha256(wheel) in pin.hashes:
+            shutil.copy(wheel, target)
+            return
+    progress.step(f"bundled package {name}: downloading")
+    with tempfile.TemporaryDirectory(prefix="torchwheel-") as folder:
+        lock = Path(folder, "lock.txt")
+        hashes = " ".join(f"--hash=sha256:{digest}" for digest in sorted(pin.hashes))
+        write_text(lock, f"{name}=={pin.version} {hashes}\n")
+        arguments = ["download", "--quiet", "--no-deps", "--dest", folder, *LOCK_OPTIONS, str(lock)]
+        run_pip(arguments, f"bundled package {name}")
+        (wheel,) = Path(folder).glob("*.whl")
+        read_bundled(Path(shutil.copy(wheel, target)))
+
+
 def _key(root: Path, folders: Sequence[str]) -> str:
     inputs = [
         (name, (sha256 if name.endswith(WHEEL_SUFFIX) else source_digest)(root / name))
         for name in folders
     ]
-    return hashlib.sha256(repr([__version__, *inputs]).encode()).hexdigest()
+    return hashlib.sha256(repr([__version__, sha256(LOCK), *inputs]).encode()).hexdigest()
 
 
 def _is_current(state: Path, key: str, target: Path) -> bool:

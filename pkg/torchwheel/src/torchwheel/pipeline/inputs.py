@@ -26,6 +26,7 @@ from torchwheel.toolkit.torch_files import TorchFile, torch_file
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime.arch.lists import VARIABLES, arch_list, cmake_archs
 from torchwheel_runtime.builder import variables
+from torchwheel_runtime.builder.ninja import LAUNCHER
 from torchwheel_runtime.builder.recipe import own_sources_digest
 from torchwheel_runtime.claims import DLPACK_SINCE, Abi, Claims, Part
 from torchwheel_runtime.console import Progress
@@ -193,7 +194,7 @@ def build_environment(
     optional = {
         variables.CXX: paths.cxx,
         variables.SYSROOT: paths.sysroot,
-        variables.LAUNCHER: launcher,
+        LAUNCHER: launcher,
         variables.PART: variant.part,
         variables.KERNELS: os.pathsep.join(paths.kernels),
         variables.KERNELS_ONLY: "1" if kernels_only else None,

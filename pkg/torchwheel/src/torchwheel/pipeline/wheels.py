@@ -5,14 +5,14 @@ import dataclasses
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from torchwheel.compilers.compiler_cache import own_server
 from torchwheel.image.engine import Engine, reap_containers
-from torchwheel.index.front import pip_command
+from torchwheel.index.front import install_command
 from torchwheel.index.groups import groups_of
-from torchwheel.index.listing import all_groups
+from torchwheel.index.listing import Index, all_groups
 from torchwheel.index.writer import IndexedWheel, build_index
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
@@ -121,7 +121,7 @@ def _build_all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str
     finished = [outcome.record for outcome in outcomes if outcome.record]
     failed = {outcome.variant.id: outcome.error for outcome in outcomes if outcome.error}
     index = run.dist / "index"
-    groups = index_wheels(run, index)
+    offered = index_wheels(run, index)
     write_text(run.dist / "report.json", report_json(outcomes))
     parts = []
     if finished:
@@ -139,7 +139,7 @@ def _build_all(run: Run, variants: Sequence[Variant], at_once: int) -> tuple[str
             for name, error in failed.items():
                 print_error(f"{name}: {error}", failed=True)
     elif finished:
-        commands = _install_commands(run.matrix, finished, groups, index)
+        commands = _install_commands(finished, offered, index)
         parts.append("\n  ".join(["To install:", *commands]))
     return "\n\n".join(parts), int(bool(failed))
 
@@ -251,23 +251,21 @@ def can_build_twice(matrix: Matrix) -> bool:
     return matrix.gates.reproducible or matrix.abis.ordinary is None
 
 
-def _install_commands(
-    matrix: Matrix,
-    finished: Sequence[BuildRecord],
-    groups: Mapping[str, tuple[str, ...]],
-    index: Path,
-) -> list[str]:
-    """A command for each wheel, once where one command serves several: pip chooses among them."""
-    commands = []
-    for record in finished:
-        of_each, own = groups[record.variant], record.variant.partition("-")[0]
-        # Toolkits of the same major may offer it, too.
-        group = own if own in of_each else of_each[0]
-        parts = (name.split("-") for name in sorted(record.bundled))
-        bundled = [f"{name.replace('_', '-')}=={version}" for name, version, *_ in parts]
-        wanted = (f"{matrix.project.name}=={record.file.split('-')[1]}", *bundled)
-        commands.append(pip_command((index / group).resolve().as_uri(), wanted))
-    return list(dict.fromkeys(commands))
+def _install_commands(finished: Sequence[BuildRecord], offered: Index, index: Path) -> list[str]:
+    """A command for each version, whose wheels pip chooses among: of one with GPU code, if any."""
+    names = {record.file for record in finished}
+    files = [
+        file
+        for of_project in offered.whole.projects.values()
+        for file in of_project
+        if file.wheel.file in names
+    ]
+    commands = {}
+    for file in sorted(files, key=lambda file: bool(file.toolkits)):
+        group, wanted = offered.group_for(file), f"{file.wheel.project}=={file.version}"
+        place = (index / group.name).resolve().as_uri()
+        commands[wanted] = install_command(place, wanted, group.missing(file))
+    return list(commands.values())
 
 
 def report_json(outcomes: Sequence[Outcome]) -> str:
@@ -284,21 +282,22 @@ def report_json(outcomes: Sequence[Outcome]) -> str:
     return json.dumps({"schema": 1, "variants": rows}, indent=1) + "\n"
 
 
-def index_wheels(run: Run, index: Path) -> Mapping[str, tuple[str, ...]]:
-    """Replace `index`; returns the groups of each variant in it.
+def index_wheels(run: Run, index: Path) -> Index:
+    """Replace `index`, and return it.
 
     It leaves out wheels that were tried with other bundled packages than the present ones.
     """
     tried_with = sha256_by_name(run.bundled)
     offered = [
-        (record.variant, read_wheel(run.dist / record.file))
+        read_wheel(run.dist / record.file)
         for record in build_records.all_records(run.dist)
         if record.bundled == tried_with
     ]
-    claimed = [(variant, wheel, wheel.claims) for variant, wheel in offered if wheel.claims]
-    of_each = groups_of([claims for *_, claims in claimed])
-    groups = {variant: own for (variant, *_), own in zip(claimed, of_each, strict=True)}
-    indexed = [IndexedWheel(wheel.path, groups[name], read=wheel) for name, wheel, _ in claimed]
-    indexed += [IndexedWheel(path, all_groups(groups.values())) for path in run.bundled]
-    build_index(indexed, index)
-    return groups
+    claimed = [(wheel, wheel.claims) for wheel in offered if wheel.claims]
+    groups = groups_of([claims for _, claims in claimed])
+    indexed = [
+        IndexedWheel(wheel.path, own, read=wheel)
+        for (wheel, _), own in zip(claimed, groups, strict=True)
+    ]
+    indexed += [IndexedWheel(path, all_groups(groups)) for path in run.bundled]
+    return build_index(indexed, index)

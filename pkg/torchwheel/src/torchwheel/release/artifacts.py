@@ -20,6 +20,7 @@ from torchwheel.matrix.sections import Matrix
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline import build_records as build_record
 from torchwheel.pipeline.build_records import BuildRecord
+from torchwheel.pipeline.bundled import pinned_with
 from torchwheel.smoke import smoke_record
 from torchwheel.smoke.requirements import BUNDLED_FOLDER
 from torchwheel.smoke.smoke_record import SmokeRecord
@@ -88,16 +89,18 @@ def check_bundled(matrix: Matrix, root: Path, bundled: Sequence[HashedWheel]) ->
 
     Args:
         matrix: the matrix.
-        root: its folder. Each bundled package has its name in a pyproject.toml below it, or is a
-            wheel there.
+        root: its folder. Each bundled package has its name in a pyproject.toml below it, is a wheel
+            there, or a file of torchwheel's own lock.
         bundled: the packages of the release.
     """
-    folders = matrix.project.bundled
-    if len(bundled) != len(folders):
+    folders, pins = matrix.project.bundled, pinned_with(package.wheel for package in bundled)
+    wanted = [*folders, *pins]
+    if len(bundled) != len(wanted):
         found = join_names(package.path.name for package in bundled) or "none"
-        expected = f"one for each of {join_names(folders)}" if folders else "none"
+        expected = f"one for each of {join_names(wanted)}" if wanted else "none"
         yield f"bundled packages: {found}; expected {expected}"
     wheels = {sha256(root / name) for name in folders if name.endswith(WHEEL_SUFFIX)}
+    wheels |= {digest for pin in pins.values() for digest in pin.hashes}
     sources = [name for name in folders if not name.endswith(WHEEL_SUFFIX)]
     expected_names = {one.name: one for one in (read_declared(root / name) for name in sources)}
     for package in bundled:

@@ -135,12 +135,13 @@ def assemble(
         faults = list(sdist_faults(sdists, cases, bundled, ordinary=bool(matrix.abis.ordinary)))
         provenance = dict(_provenance(cases, artifacts))
         release = Release(matrix.project.name, version, cases, bundled, sdists, provenance)
+        catalogue = release_catalogue(release, first_uploads(release.wheels, out, published))
         if pypi:
-            faults += upload_faults([one.wheel for one in release.wheels], sdists)
+            own = [one.wheel for one in release.wheels if one.path.name not in catalogue.taken]
+            faults += upload_faults(own, sdists)
         _raise(out, faults)
-        uploaded = first_uploads(release.wheels, out, published)
         progress.step(f"writing {out}")
-        write_release(out, release, release_catalogue(release, uploaded))
+        write_release(out, release, catalogue)
     return f"{release_table(release)}\n{_signed_text(artifacts)}"
 
 

@@ -228,8 +228,10 @@ def check_handover(
         says = f"expected sha256 {sums}, as the job that assembled it says"
         raise TorchwheelError(f"{folder / SUMS}: {says}, found {found.get(SUMS, 'no such file')}")
     listed = dict(listed_files(folder / SUMS))
+    whole = CATALOGUE in found and found[CATALOGUE] == listed.get(CATALOGUE)
+    taken = read_catalogue(folder / CATALOGUE).taken if whole else ()
     expected = {SUMS: found[SUMS]} | {
-        place: digest for name, digest in listed.items() for place in places_of_asset(name)
+        place: digest for name, digest in listed.items() for place in places_of_asset(name, taken)
     }
     faults = [
         f"{folder / name}: expected {expected.get(name, 'no such file')}, as {SUMS} says, found "

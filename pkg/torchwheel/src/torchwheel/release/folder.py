@@ -70,11 +70,17 @@ def smoke_asset(variant: Variant, number: int) -> str:
     return f"{variant.id}.smoke-{number}.json"
 
 
-def places_of_asset(name: str) -> Iterator[str]:
-    """Where a release folder has an asset: at its top, and where PyPI's files and records lie."""
+def places_of_asset(name: str, taken: Collection[str]) -> Iterator[str]:
+    """Where a release folder has an asset: at its top, and where PyPI's files and records lie.
+
+    Args:
+        name: the asset's.
+        taken: the wheels that were not built here, which PyPI has already (`Catalogue.taken`).
+    """
     yield name
     # PyPI takes no local version.
-    if name.endswith(".tar.gz") or (name.endswith(".whl") and "+" not in name):
+    is_wheel = name.endswith(".whl") and "+" not in name and name not in taken
+    if is_wheel or name.endswith(".tar.gz"):
         yield f"{PYPI}/{name}"
     if record := re.fullmatch(r"(.+)\.build\.json", name):
         yield f"{build_record.FOLDER}/{record[1]}.json"
@@ -241,7 +247,7 @@ def write_release(out: Path, release: Release, catalogue: Catalogue) -> None:
             (folder / name).mkdir()
         assets = [path for path in sorted(folder.iterdir()) if path.is_file()]
         for asset in assets:
-            for place in places_of_asset(asset.name):
+            for place in places_of_asset(asset.name, catalogue.taken):
                 if place != asset.name:
                     os.link(asset, folder / place)
         # As `sha256sum -c` reads them.

@@ -10,6 +10,7 @@ import importlib.metadata
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from packaging.requirements import Requirement
 from packaging.utils import (
@@ -109,12 +110,19 @@ def _wheels_in(folder: Path) -> list[tuple[NormalizedName, Version, Path]]:
 
 LOCK_OPTIONS = ("--require-hashes", "--only-binary=:all:", "--requirement")
 """Of pip and of uv alike; the lock follows."""
-_HASH = re.compile(r"\s--hash=\S+")
+_HASH = re.compile(r"\s--hash=(?:sha256:)?(\S+)")
 _TORCH = canonicalize_name("torch")
 
 
-Pins = Mapping[NormalizedName, Version]
-"""The versions that a lock pins for one Python of this machine."""
+class Pin(NamedTuple):
+    """What a lock says of a project: its version, and the hashes of the files that may be taken."""
+
+    version: Version
+    hashes: frozenset[str]
+
+
+Pins = Mapping[NormalizedName, Pin]
+"""What a lock pins for one Python of this machine."""
 
 
 def find_lock(folder: Path, required: Sequence[str], markers: Mapping[str, str]) -> Path:
@@ -130,19 +138,21 @@ def find_lock(folder: Path, required: Sequence[str], markers: Mapping[str, str])
     """
     asked = [one for one in map(Requirement, required) if applies(one, markers)]
     locks = {path: read_lock(path, markers) for path in sorted(folder.glob("*.txt"))}
-    fitting = [path for path, pins in locks.items() if all(_is_met(one, pins) for one in asked)]
+    fitting = [path for path, pins in locks.items() if all(is_pinned(one, pins) for one in asked)]
     if not fitting:
         names = join_names([path.name for path in locks]) or "no lock"
         raise UsageError(
             f"{escape(str(folder))}: expected a lock with {', '.join(required)}, found {names}; "
             "add one (docs/ci.md), or take smoke.locks out of matrix.yaml"
         )
-    return max(fitting, key=lambda path: locks[path].get(_TORCH, Version("0")))
+    torches = {path: pins[_TORCH].version for path, pins in locks.items() if _TORCH in pins}
+    return max(fitting, key=lambda path: torches.get(path, Version("0")))
 
 
-def _is_met(requirement: Requirement, pins: Pins) -> bool:
-    version = pins.get(canonicalize_name(requirement.name))
-    return version is not None and requirement.specifier.contains(version, prereleases=True)
+def is_pinned(requirement: Requirement, pins: Pins) -> bool:
+    """Whether a lock pins a version that a requirement accepts."""
+    pin = pins.get(canonicalize_name(requirement.name))
+    return pin is not None and requirement.specifier.contains(pin.version, prereleases=True)
 
 
 def read_lock(path: Path, markers: Mapping[str, str]) -> Pins:
@@ -153,21 +163,21 @@ def read_lock(path: Path, markers: Mapping[str, str]) -> Pins:
     """
     pins = {}
     for number, line in _logical_lines(text_files.read_text(path)):
-        text, hashes = _HASH.subn("", line)
+        text, hashes = _HASH.sub("", line), frozenset(_HASH.findall(line))
         try:
             requirement = Requirement(text.strip())
             (specifier,) = requirement.specifier
             version = Version(specifier.version)
             chosen = applies(requirement, markers)
         except ValueError:
-            hashes = 0
+            hashes = frozenset()
         if not hashes or specifier.operator not in ("==", "==="):
             raise UsageError(
                 f"{escape(str(path))}:{number}: expected NAME==VERSION and its --hash, found "
                 f"{escape(text.strip()[:80])}"
             )
         if chosen:
-            pins[canonicalize_name(requirement.name)] = version
+            pins[canonicalize_name(requirement.name)] = Pin(version, hashes)
     return pins
 
 

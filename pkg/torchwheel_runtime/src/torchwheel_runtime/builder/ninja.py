@@ -33,7 +33,7 @@ class Step:
         command: the program and its arguments.
         inputs: files that it reads.
         output: the file that it writes.
-        depfile: lists the headers after the first run.
+        depfile: lists the headers after the first run; a step with one goes through LAUNCHER.
         parts: steps that several jobs can do in its place (`recipe.parts_of`).
     """
 
@@ -45,6 +45,8 @@ class Step:
     parts: tuple["Step", ...] = ()
 
 
+LAUNCHER = "TORCHWHEEL_LAUNCHER"
+"""The words before each compile command, e.g. "sccache"; empty for none."""
 _PROGRESS = re.compile(r"^(?:\[(\d+)/(\d+)\] |(?=waiting: ))(.*)")
 
 
@@ -58,8 +60,11 @@ def _value(text: str) -> str:
 
 
 def _render_step(step: Step) -> str:
-    lines = [f"build {_path(step.output)}: run {' '.join(map(_path, step.inputs))}".rstrip()]
-    lines.append(f"  argv = {_value(shlex.join(step.command))}")
+    rule, argv = "run", shlex.join(step.command)
+    if step.depfile:
+        rule, argv = "compile", shlex.quote(argv)
+    lines = [f"build {_path(step.output)}: {rule} {' '.join(map(_path, step.inputs))}".rstrip()]
+    lines.append(f"  argv = {_value(argv)}")
     lines.append(f"  label = {_value(step.label)}")
     if step.depfile:
         lines += [f"  depfile = {_value(step.depfile)}", "  deps = gcc"]
@@ -73,8 +78,17 @@ def wanted_files(steps: Sequence[Step]) -> list[str]:
 
 
 def render(steps: Sequence[Step]) -> str:
-    """The text of build.ninja: one rule, a build line per step. ninja reruns a changed command."""
-    head = "ninja_required_version = 1.8\n\nrule run\n  command = $argv\n  description = $label\n\n"
+    """The text of build.ninja: a build line per step.
+
+    ninja reruns a changed command. So the launcher, which is another one in each environment and
+    changes no object, comes from the environment.
+    """
+    commands = {"run": "$argv", "compile": f'eval "$${LAUNCHER}" $argv'}
+    rules = "".join(
+        f"rule {name}\n  command = {command}\n  description = $label\n\n"
+        for name, command in commands.items()
+    )
+    head = f"ninja_required_version = 1.8\n\n{rules}"
     return (
         head
         + "\n".join(_render_step(step) for step in steps)
@@ -123,6 +137,10 @@ def run(
         say: hears each line.
         verbose: whether a step is announced by its command, not its label.
     """
+    try:
+        shlex.split(os.environ.get(LAUNCHER, ""))
+    except ValueError as error:
+        raise UsageError(f"{LAUNCHER}: expected words as in a shell, found {error}") from error
     folder.mkdir(parents=True, exist_ok=True)
     text = render(steps)
     file = folder / "build.ninja"

@@ -145,8 +145,7 @@ def _program(name: str, cxx: str) -> str:
 
 def command_digest(step: Step, recipe: Recipe) -> str:
     """Hash of a compile command, whatever folders of this machine it names."""
-    command = step.command[len(recipe.target.launcher) :]
-    (words,) = strip_folders([command], folders_of(recipe.target))
+    (words,) = strip_folders([step.command], folders_of(recipe.target))
     return hashlib.sha256(json.dumps(words).encode()).hexdigest()
 
 
@@ -196,8 +195,9 @@ def take_objects(recipe: Recipe, folders: Sequence[Path], into: Path, *, only: b
 
 def _join(step: Step, parts: Mapping[str, Path], recipe: Recipe, into: Path) -> Path:
     """The object of a step from those of its parts."""
-    command = step.command[len(recipe.target.launcher) :]
-    joined = join_parts(command, step.output, parts, _program("objcopy", recipe.target.cxx), into)
+    joined = join_parts(
+        step.command, step.output, parts, _program("objcopy", recipe.target.cxx), into
+    )
     stripped = into / f"{hashlib.sha256(step.output.encode()).hexdigest()}.o"
     _strip(joined, stripped, recipe)
     joined.unlink()
@@ -230,7 +230,7 @@ def join_parts(
     compiled as a whole, but for symbols that no linker needs.
 
     Args:
-        command: nvcc's call for the whole file, without a launcher.
+        command: nvcc's call for the whole file.
         output: the object's name.
         parts: the files of the parts, by their outputs.
         objcopy: the program of the object's machine.

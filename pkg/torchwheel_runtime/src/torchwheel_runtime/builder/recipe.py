@@ -121,7 +121,7 @@ def _compile(
     """From a source to its object, with the headers it included in a depfile."""
     path, output = str(target.source / source), output or object_name(source)
     depfile = f"{output}.d"
-    command = (*target.launcher, *compiler, "-MD", "-MF", depfile, form, path, "-o", output)
+    command = (*compiler, "-MD", "-MF", depfile, form, path, "-o", output)
     return Step(label, command, (path,), output, depfile)
 
 

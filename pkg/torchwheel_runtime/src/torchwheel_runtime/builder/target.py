@@ -80,7 +80,6 @@ class Target:
         cxx: the host compiler.
         python: the CPython it is for, in the aten flavour.
         sysroot: flags of the older system that is compiled and linked against, if any.
-        launcher: the prefix of each compile command, e.g. ("sccache",).
         part: the part of a universal wheel that it is; None for an extension in one library.
         probes: names of the extension's probes that hold for `cxx`.
         operators_off: names of operators that are left out.
@@ -96,7 +95,6 @@ class Target:
     cxx: str
     python: Python | None = None
     sysroot: tuple[str, ...] = ()
-    launcher: tuple[str, ...] = ()
     part: PartKind | None = None
     probes: frozenset[str] = frozenset()
     operators_off: frozenset[str] = frozenset()

@@ -7,7 +7,6 @@ import functools
 import importlib.util
 import platform
 import re
-import shlex
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,7 +39,6 @@ TORCH = "TORCHWHEEL_TORCH"
 TORCH_RELEASE = "TORCHWHEEL_TORCH_RELEASE"
 PLATFORM = "TORCHWHEEL_PLATFORM"
 SYSROOT = "TORCHWHEEL_SYSROOT"
-LAUNCHER = "TORCHWHEEL_LAUNCHER"
 BUILD_FOLDER = "TORCHWHEEL_BUILD_FOLDER"
 SHARED_FOLDER = "TORCHWHEEL_SHARED_FOLDER"
 # Of a build that only compiles what variants share: which part of it, e.g. "2/3".
@@ -110,7 +108,6 @@ def read_target(environ: Mapping[str, str], source: Path) -> Target | None:
         cxx=environ.get(CXX) or "g++",
         python=running_python() if module else None,
         sysroot=sysroot_flags(Path(environ[SYSROOT]), machine) if environ.get(SYSROOT) else (),
-        launcher=_launcher(environ),
         part=part,
     )
 
@@ -118,13 +115,6 @@ def read_target(environ: Mapping[str, str], source: Path) -> Target | None:
 def read_platform(environ: Mapping[str, str]) -> str:
     """The platform that is built for, e.g. "linux_x86_64"."""
     return environ.get(PLATFORM) or f"linux_{platform.machine()}"
-
-
-def _launcher(environ: Mapping[str, str]) -> tuple[str, ...]:
-    try:
-        return tuple(shlex.split(environ.get(LAUNCHER, "")))
-    except ValueError as error:
-        raise UsageError(f"{LAUNCHER}: expected words as in a shell, found {error}") from error
 
 
 def operators_off(extension: Extension, environ: Mapping[str, str]) -> frozenset[str]:
