@@ -9,11 +9,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TextIO, cast
+from typing import Any, Literal, Protocol, TextIO, cast
 
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.os_errors import explain
-from torchwheel_runtime.text import escape, escape_lines, hide_secrets
+from torchwheel_runtime.text import (
+    escape,
+    escape_painted,
+    hide_secrets,
+    paint,
+    use_colours,
+)
 
 
 class Progress(Protocol):
@@ -36,6 +42,48 @@ class Quiet:
         """Print nothing."""
 
 
+Colour = Literal["auto", "always", "never"]
+
+
+class _Settings:
+    """What the command line says of all output of this process.
+
+    Attributes:
+        colour: whether a stream gets colours.
+        quiet: whether no progress is shown: results and errors alone.
+        verbose: whether the output of programs is shown.
+    """
+
+    colour: Colour = "auto"
+    quiet = False
+    verbose = False
+
+
+_SETTINGS = _Settings()
+
+
+def set_output(colour: Colour, *, quiet: bool = False, verbose: bool = False) -> None:
+    """Set what is shown, and where in colours, until the next call."""
+    _SETTINGS.colour, _SETTINGS.quiet, _SETTINGS.verbose = colour, quiet, verbose
+    use_colours(any(map(_has_colours, (sys.stdout, sys.stderr))))
+
+
+def _has_colours(stream: TextIO | None) -> bool:
+    """Whether a stream gets colours: a terminal's, if no variable says otherwise."""
+    if _SETTINGS.colour != "auto":
+        return _SETTINGS.colour == "always"
+    if os.environ.get("NO_COLOR") or stream is None:
+        return False
+    terminal = os.environ.get("TERM") != "dumb" and stream.isatty()
+    return bool(os.environ.get("FORCE_COLOR")) or terminal
+
+
+def show_output(text: str) -> None:
+    """Show what a program printed, if that was asked for."""
+    if _SETTINGS.verbose and text and sys.stderr is not None:
+        print(text.rstrip("\n"), file=sys.stderr, flush=True)
+
+
 class Escaping:
     """A standard stream, and what is foreign in a text cannot draw on the terminal through it."""
 
@@ -46,7 +94,7 @@ class Escaping:
         """Write a text, escaped, in the place of a live line."""
         for terminal in _LIVE:
             terminal.erase()
-        self.stream.write(escape_lines(text))
+        self.stream.write(escape_painted(text, coloured=_has_colours(self.stream)))
         return len(text)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
@@ -77,7 +125,7 @@ class Terminal:
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        found = cast("TextIO | None", stream or sys.stderr)
+        found = None if _SETTINGS.quiet else cast("TextIO | None", stream or sys.stderr)
         # The codes that draw the live line go past the escaping, and each text is escaped here.
         self._stream = found.stream if isinstance(found, Escaping) else found
         self.is_live = self._stream is not None and self._stream.isatty()
@@ -108,7 +156,8 @@ class Terminal:
     def say(self, text: str) -> None:
         """Print a line that stays, after the seconds since the start."""
         seconds = time.monotonic() - self._start
-        line = f"{seconds:6.1f}s  {_one_line(text)}".expandtabs(8)
+        coloured = _has_colours(self._stream)
+        line = f"{seconds:6.1f}s  {_one_line(text, coloured=coloured)}".expandtabs(8)
         with self._lock:
             self.erase()
             self._write(f"{line}\n")
@@ -157,9 +206,9 @@ _LIVE: list[Terminal] = []
 """The terminals whose live line is shown."""
 
 
-def _one_line(text: str) -> str:
+def _one_line(text: str, *, coloured: bool = False) -> str:
     """A line that somebody says, e.g. a compiler: it may have tabs, and is one line."""
-    return escape_lines(text).replace("\n", "\\u000a")
+    return escape_painted(text, coloured=coloured).replace("\n", "\\u000a")
 
 
 def print_error(*lines: str) -> None:
@@ -169,7 +218,7 @@ def print_error(*lines: str) -> None:
     try:
         # A name in the text could move the cursor, or show its letters in another order.
         text = "\n".join(escape(hide_secrets(line)) for line in lines)
-        print(f"torchwheel: {text}", file=sys.stderr, flush=True)
+        print(f"{paint('torchwheel:', 'bad')} {text}", file=sys.stderr, flush=True)
     except OSError:
         _discard(2)
 
@@ -244,6 +293,7 @@ def prepare_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="torchwheel")
+    set_output("auto")
 
 
 def _printable(error: UnicodeError) -> tuple[str | bytes, int]:
