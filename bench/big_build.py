@@ -106,7 +106,7 @@ def run_job(
 
     `before` are the words of a program that runs the command.
     """
-    command = [*before, python, "-m", "torchwheel.cli", "build", source, "--dist", f"dist/{name}"]
+    command = [*before, python, "-m", "torchwheel", "build", source, "--dist", f"dist/{name}"]
     path = os.pathsep.join([str(Path(python).parent), os.environ["PATH"]])
     environ = {**os.environ, "PATH": path}
     cpu, start = cpu_seconds(), time.monotonic()

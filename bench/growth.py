@@ -86,7 +86,7 @@ def ours(scratch: Path) -> list[dict[str, Any]]:
     for name in ("uv", "torch"):
         (cache_folder() / name).mkdir(exist_ok=True)
         (cache / name).symlink_to(cache_folder() / name)
-    command = [sys.executable, "-m", "torchwheel.cli", "wheels", "--container", "--at-once", "1"]
+    command = [sys.executable, "-m", "torchwheel", "wheels", "--container", "--at-once", "1"]
     subprocess.run(
         [*command, "--dist", str(dist), *VARIANTS],
         cwd=ROOT,

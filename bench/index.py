@@ -122,7 +122,7 @@ def build(folder: Path, trust: Path | None = None) -> dict[str, float]:
 
     With a root of trust, every catalogue must be signed.
     """
-    command = [sys.executable, "-m", "torchwheel.cli", "index", "build", str(folder / "catalogues")]
+    command = [sys.executable, "-m", "torchwheel", "index", "build", str(folder / "catalogues")]
     options = ["--address", ADDRESS, "--yanked", str(folder / "yanked.yaml")]
     out = folder / ("signed" if trust else "index")
     if trust:

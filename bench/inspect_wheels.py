@@ -21,7 +21,7 @@ from torchwheel_runtime.text import table_rows
 
 def measure(wheel: Path) -> dict[str, Any]:
     """Read one wheel."""
-    command = [sys.executable, "-m", "torchwheel.cli", "inspect", "--json", str(wheel)]
+    command = [sys.executable, "-m", "torchwheel", "inspect", "--json", str(wheel)]
     with tempfile.TemporaryFile() as output:
         start = time.monotonic()
         # wait4 has the account of this child alone.

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 for package in ("torchwheel", "torchwheel_runtime"):
     sys.path.insert(0, str(ROOT / "pkg" / package / "src"))
 
-from torchwheel.cli import COMMANDS  # noqa: E402 - of the source tree
+from torchwheel.cli import AUDIENCES  # noqa: E402 - of the source tree
 from torchwheel_runtime.arguments import Command  # noqa: E402
 
 project = "torchwheel and fusedops"
@@ -120,19 +120,25 @@ def _make_accessible(app: Any, error: Exception | None) -> None:  # noqa: ANN401
 def _commands() -> Iterator[str]:
     yield "# Command line\n"
     yield "Exit status: 0 done, 1 something failed, 2 the call or the matrix is wrong.\n"
-    for command in COMMANDS:
-        for one in command.commands or (command,):
-            yield from _command(one)
+    for audience, commands in AUDIENCES.items():
+        yield f"## To {audience}\n"
+        for command in commands:
+            for one in command.commands or (command,):
+                yield from _command(one)
 
 
 def _command(command: Command) -> Iterator[str]:
     parser = argparse.ArgumentParser(prog=f"torchwheel {command.name}", add_help=False)
     command.add_to(parser)
-    yield f"## {command.name}\n\n{command.help}\n\n```text\n{_usage(parser)}\n```\n"
+    needs = f" Needs `torchwheel[{command.extra}]`." if command.extra else ""
+    more = f" [More]({posixpath.relpath(command.page, 'reference')})."
+    yield f"### {command.name}\n\n{command.help}{needs}{more}\n\n```text\n{_usage(parser)}\n```\n"
     if rows := [_option(action) for action in parser._actions]:
         yield "| argument | means |\n|---|---|"
         yield from rows
         yield ""
+    examples = "\n".join(f"torchwheel {example}" for example in command.examples)
+    yield f"```bash\n{examples}\n```\n"
 
 
 def _usage(parser: argparse.ArgumentParser) -> str:

@@ -1,6 +1,7 @@
 """Fixtures and options that every test shares."""
 
 import contextlib
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
@@ -13,6 +14,10 @@ import pytest
 with contextlib.suppress(ImportError):
     # Before a test imports distutils: setuptools, which torch's build tools import, brings its own.
     import setuptools  # noqa: F401
+
+# nox sets them for its sessions; a golden file has no colours.
+for _name in ("FORCE_COLOR", "NO_COLOR"):
+    os.environ.pop(_name, None)
 
 # A busy machine is no failure. A test without a number of its own tries 40 examples.
 hypothesis.settings.register_profile("unhurried", deadline=None, max_examples=40)

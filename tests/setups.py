@@ -132,7 +132,7 @@ class Setup:
     def doctor(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         """Run it in a folder of its own."""
         return subprocess.run(
-            [*self.prefix, self.python, "-m", "torchwheel.cli", "doctor", *arguments],
+            [*self.prefix, self.python, "-m", "torchwheel", "doctor", *arguments],
             cwd=self.here,
             env={**self.env, **env},
             capture_output=True,

@@ -101,7 +101,7 @@ def tiny(tmp_path, tiny_in) -> Path:
 
 @pytest.fixture(scope="module")
 def command() -> list[str]:
-    return [sys.executable, "-m", "torchwheel.cli", "wheels", "--container", "cu130-stable"]
+    return [sys.executable, "-m", "torchwheel", "wheels", "--container", "cu130-stable"]
 
 
 @pytest.fixture(scope="session")

@@ -119,7 +119,7 @@ def check(case: Case, python: Path, index: Path, address: str, *, only: bool) ->
     assert chosen.rpartition("/")[2].replace("%2B", "+") == case.wheel.name, chosen
 
     wanted = case.name if only or case.toolkit == toolkit else case.wanted
-    ours = [str(python), "-m", "torchwheel.cli", "install", wanted, "--index", address]
+    ours = [str(python), "-m", "torchwheel", "install", wanted, "--index", address]
     # The folder of torchwheel alone: the environment's packages are its own.
     found = json.loads(run([*ours, "--json"], PYTHONPATH=python_path()))
     assert found["chosen"]["file"] == case.wheel.name

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.containers
 
 @pytest.fixture(scope="module")
 def command():
-    return [sys.executable, "-m", "torchwheel.cli"]
+    return [sys.executable, "-m", "torchwheel"]
 
 
 @pytest.mark.nightly

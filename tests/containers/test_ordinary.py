@@ -76,7 +76,7 @@ def plus(tmp_path, base):
 
 def torchwheel(folder, environ, *arguments, timeout=1800, status=0):
     """A finished call of torchwheel in a project's folder; it must end with `status`."""
-    command = [sys.executable, "-m", "torchwheel.cli", *arguments]
+    command = [sys.executable, "-m", "torchwheel", *arguments]
     done = subprocess.run(
         command,
         cwd=folder,

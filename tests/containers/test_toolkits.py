@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def command() -> list[str]:
-    return [sys.executable, "-m", "torchwheel.cli", "wheels", "--container"]
+    return [sys.executable, "-m", "torchwheel", "wheels", "--container"]
 
 
 @pytest.mark.nightly

@@ -163,4 +163,4 @@ def digest(path: Path) -> str:
 
 def torchwheel(*arguments: object) -> list[str]:
     """A command line of torchwheel."""
-    return [sys.executable, "-m", "torchwheel.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "torchwheel", *map(str, arguments)]

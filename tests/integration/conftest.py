@@ -105,7 +105,7 @@ def torchwheel(cache):
         **env: str,
     ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [sys.executable, "-m", "torchwheel.cli", *map(str, arguments)],
+            [sys.executable, "-m", "torchwheel", *map(str, arguments)],
             cwd=cwd,
             env={**os.environ, "TORCHWHEEL_CACHE": str(cache), "COLUMNS": "80", **env},
             capture_output=True,

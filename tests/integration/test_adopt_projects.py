@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 # The documented commands are run as they stand; torchwheel is the one of this tree.
 SCRIPT = """\
 #!/bin/sh
-PYTHONPATH={pkg} exec {python} -m torchwheel.cli "$@"
+PYTHONPATH={pkg} exec {python} -m torchwheel "$@"
 """
 
 

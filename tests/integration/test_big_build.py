@@ -80,7 +80,7 @@ def compiled(made_once, cache):
     def make(folder: Path) -> None:
         shutil.copytree(HERE / "many", folder / "many")
         for number in (1, 2):
-            command = [sys.executable, "-m", "torchwheel.cli", "build", "many", *CPU]
+            command = [sys.executable, "-m", "torchwheel", "build", "many", *CPU]
             command += ["--cache", "objects", "--shard", f"{number}/2"]
             environ = {**os.environ, "TORCHWHEEL_CACHE": str(cache)}
             subprocess.run(command, cwd=folder, env=environ, check=True)
@@ -220,7 +220,7 @@ def cluster(tmp_path, monkeypatch) -> Iterator[tuple[str, dict[str, subprocess.P
 @contextlib.contextmanager
 def started(options: list[str], project: Path, cache: Path) -> Iterator[subprocess.Popen[str]]:
     """A build that runs on, and is stopped with the block."""
-    command = [sys.executable, "-m", "torchwheel.cli", "build", str(project), *CPU, *options]
+    command = [sys.executable, "-m", "torchwheel", "build", str(project), *CPU, *options]
     environ = {**os.environ, "TORCHWHEEL_CACHE": str(cache)}
     with subprocess.Popen(
         command,

@@ -115,7 +115,7 @@ def test_the_server_ends_with_its_process(tmp_path, planted, number):
 def test_a_run_on_the_host_has_a_server_of_its_own(tiny, cache, planted, command):
     words = {"wheels": ["wheels", "cu130-stable"], "kernels": ["kernels", "cu130"]}[command]
     with subprocess.Popen(
-        [sys.executable, "-m", "torchwheel.cli", *words],
+        [sys.executable, "-m", "torchwheel", *words],
         cwd=tiny,
         env={**os.environ, "TORCHWHEEL_CACHE": str(cache)},
         stderr=subprocess.PIPE,

@@ -150,7 +150,7 @@ STATES = (read_only, absent, a_file, below_a_file, a_ring, too_long, anothers, o
 CALLS: Mapping[str, tuple[str, ...]] = {
     # The variable that names the folder X, and the arguments.
     "cache list": ("TORCHWHEEL_CACHE", "cache", "list"),
-    "cache prune": ("TORCHWHEEL_CACHE", "cache", "prune", "--all"),
+    "cache clean": ("TORCHWHEEL_CACHE", "cache", "clean"),
     "cache of wheels": ("TORCHWHEEL_CACHE", "wheels", "pure", "--dist", "GOOD"),
     "cache of toolkit": ("TORCHWHEEL_CACHE", "toolkit", "cu130"),
     "home list": ("HOME", "cache", "list"),
@@ -295,7 +295,7 @@ def shell(text: str, folder: Path, **env: str) -> subprocess.CompletedProcess[by
     """Run a line of shell, in which tw is the command line."""
     source = python_path()
     return subprocess.run(
-        ["sh", "-c", f'tw() {{ "{sys.executable}" -m torchwheel.cli "$@"; }}; {text}'],
+        ["sh", "-c", f'tw() {{ "{sys.executable}" -m torchwheel "$@"; }}; {text}'],
         cwd=folder,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": source, "HOME": str(folder), **env},
         capture_output=True,

@@ -73,7 +73,7 @@ def _prunes(folder, seed, until):
     chance = random.Random(seed)
     while time.time() < until:
         time.sleep(chance.random() / 100)
-        prune_cache(folder, chance.choice([0, 300_000, 1 << 30]), corrupt=True)
+        prune_cache(folder, chance.choice([0, 300_000, 1 << 30]))
 
 
 def _reads(folder, seed, until):

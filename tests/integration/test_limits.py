@@ -74,7 +74,7 @@ LARGE_TOML = {
 
 def run(folder: Path, *arguments: object, script: str = "") -> tuple[int, str]:
     """The status and the output of `torchwheel ARGUMENTS`, which must stay within its budget."""
-    program = ["-c", script] if script else ["-m", "torchwheel.cli"]
+    program = ["-c", script] if script else ["-m", "torchwheel"]
     command = [sys.executable, *program, *map(str, arguments)]
     measured = [sys.executable, "-c", MEASURE, str(folder / "usage.json"), *command]
     done = subprocess.run(

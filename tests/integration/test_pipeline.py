@@ -50,7 +50,7 @@ def made(tmp_path_factory, request):
     folder = tmp_path_factory.mktemp("made")
     project = shutil.copytree(Path(__file__).parent / "tiny", folder / "tiny")
     done = subprocess.run(
-        [sys.executable, "-m", "torchwheel.cli", "wheels"],
+        [sys.executable, "-m", "torchwheel", "wheels"],
         cwd=project,
         capture_output=True,
         text=True,
@@ -216,7 +216,7 @@ def test_a_full_disk_is_one_line_and_the_next_run_goes_on(tiny, torchwheel, tmp_
 
 @pytest.mark.nightly
 def test_killed_at_any_moment_nothing_half_made_is_left(tiny, cache):
-    command = [sys.executable, "-m", "torchwheel.cli", "wheels", "--archs", "9.0"]
+    command = [sys.executable, "-m", "torchwheel", "wheels", "--archs", "9.0"]
     env = {**os.environ, "TORCHWHEEL_CACHE": str(cache)}
     rng = random.Random()
     # A run says some 18 lines. Each kill is in another third of it.

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.nightly]
 ROOT = Path(__file__).parents[2]
 TORCHWHEEL = """\
 #!/bin/sh
-PYTHONPATH={pkg} exec {python} -m torchwheel.cli "$@"
+PYTHONPATH={pkg} exec {python} -m torchwheel "$@"
 """
 
 

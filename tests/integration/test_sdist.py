@@ -81,7 +81,7 @@ def said_by_installed(wheel: Path, call: str, tmp_path: Path, cache: Path) -> by
     """What a call prints where the command that a build prints installed its wheel."""
     base = trial_environment.base_environment(cache, ("pytest", f"torch=={TORCH}"), Quiet())
     env = trial_environment.layered_environment(base, tmp_path / "env")
-    install = [sys.executable, "-m", "torchwheel.cli", "install", str(wheel)]
+    install = [sys.executable, "-m", "torchwheel", "install", str(wheel)]
     subprocess.run([*install, "--python", str(env.python)], check=True)
     said = subprocess.run(
         [env.python, "-c", call], env=env.environ, cwd=tmp_path, stdout=subprocess.PIPE, check=True

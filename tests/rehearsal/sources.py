@@ -78,7 +78,7 @@ def _begin(seed: Path) -> None:
 
 
 def _torchwheel(folder: Path, *arguments: str) -> None:
-    command = [sys.executable, "-m", "torchwheel.cli", *arguments]
+    command = [sys.executable, "-m", "torchwheel", *arguments]
     environ = {**os.environ, "PYTHONPATH": python_path()}
     subprocess.run(command, cwd=folder, env=environ, check=True, capture_output=True)
 

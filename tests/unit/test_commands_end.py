@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import re
 import subprocess
 import sys
 import time
@@ -10,9 +11,10 @@ import time
 import pytest
 
 from checkout import python_path
+from torchwheel import programs
 from torchwheel.cli import main
 from torchwheel_runtime import console
-from torchwheel_runtime.arguments import Command, option, port_number, positive_number
+from torchwheel_runtime.arguments import PROGRESS, Command, option, port_number, positive_number
 from torchwheel_runtime.console import Terminal, run_command
 from torchwheel_runtime.errors import (
     DiskFullError,
@@ -23,6 +25,7 @@ from torchwheel_runtime.errors import (
 )
 from torchwheel_runtime.files import explain_full_disk
 from torchwheel_runtime.os_errors import explain
+from torchwheel_runtime.text import table_rows
 
 
 def fails_with(error: BaseException):
@@ -179,7 +182,7 @@ def test_an_argument_cannot_draw_on_the_terminal(capsys):
 
 def test_a_traceback_cannot_draw_on_the_terminal(tmp_path):
     (tmp_path / "\x1bc.yaml").write_text("a: 1\n")
-    command = [sys.executable, "-m", "torchwheel.cli", "--debug", "matrix"]
+    command = [sys.executable, "-m", "torchwheel", "--debug", "matrix"]
     command += ["--matrix", "\x1bc.yaml"]
     env = {"PYTHONPATH": python_path()}
     done = subprocess.run(
@@ -306,3 +309,77 @@ def test_a_program_that_failed(reason, kind):
     error = program_error(reason)
     assert (type(error), str(error)) == (kind, reason)
     assert not isinstance(error, UsageError)
+
+
+# Colours, and how much is said.
+
+CODES = re.compile(r"\x1b\[\d*m")
+OTHERS = {"NO_COLOR": "", "FORCE_COLOR": "", "TERM": "xterm"}
+TABLE = (("ok", "one", "passed"), ("FAILED", "\x1b[31mtwo", "no"))
+
+
+def shows(_: object) -> int:
+    print("\n".join(table_rows("<7 <6 <", TABLE)))
+    Terminal().say("said")
+    programs.stream(["echo", "of a program"], lambda _: None, log=io.StringIO())
+    raise TorchwheelError("x: bad")
+
+
+def run_shows(monkeypatch, *words, out=Screen, err=io.StringIO, **variables):
+    """What is printed on both streams, of which each may be a terminal."""
+    for name, text in (OTHERS | variables).items():
+        monkeypatch.setenv(name, text)
+    monkeypatch.setattr(sys, "stdout", out())
+    monkeypatch.setattr(sys, "stderr", err())
+    streams = sys.stdout, sys.stderr
+    assert main([*words], [Command("try", "", (PROGRESS,), run=shows)]) == 1
+    return tuple(stream.getvalue() for stream in streams)
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "streams", "coloured"),
+    [
+        ("try", {}, (Screen, io.StringIO), (True, False)),
+        ("try", {}, (io.StringIO, Screen), (False, True)),
+        ("try", {}, (io.StringIO, io.StringIO), (False, False)),
+        ("try", {"NO_COLOR": "1"}, (Screen, Screen), (False, False)),
+        ("try", {"TERM": "dumb"}, (Screen, Screen), (False, False)),
+        ("try", {"FORCE_COLOR": "1"}, (io.StringIO, io.StringIO), (True, True)),
+        ("try", {"NO_COLOR": "1", "FORCE_COLOR": "1"}, (Screen, Screen), (False, False)),
+        ("try --color never", {"FORCE_COLOR": "1"}, (Screen, Screen), (False, False)),
+        ("--color never try", {}, (Screen, Screen), (False, False)),
+        ("try --color always", {"NO_COLOR": "1"}, (io.StringIO, Screen), (True, True)),
+        ("--color always try --color auto", {}, (io.StringIO, Screen), (False, True)),
+    ],
+)
+def test_colours_are_for_who_sees_them(monkeypatch, words, variables, streams, coloured):
+    out, err = streams
+    found = run_shows(monkeypatch, *words.split(), out=out, err=err, **variables)
+    assert tuple(bool(CODES.search(text)) for text in found) == coloured
+    # They have no width, and what is foreign brings none.
+    plain = "ok       one            passed\nFAILED   \\u001b[31mtwo  no\n"
+    assert CODES.sub("", found[0]) == plain
+    if coloured[0]:
+        good, bad, end = "\x1b[32m", "\x1b[31m", "\x1b[m"
+        row = f"{good}ok{end}       one            {good}passed{end}\n"
+        assert found[0].startswith(f"{row}{bad}FAILED{end}   ")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("try", ("said", "torchwheel: x: bad")),
+        ("try -q", ("torchwheel: x: bad",)),
+        ("try -v", ("said", "of a program", "torchwheel: x: bad")),
+    ],
+)
+def test_how_much_is_said(monkeypatch, words, says):
+    out, err = run_shows(monkeypatch, *words.split(), out=io.StringIO)
+    assert tuple(line.rpartition("s  ")[2] for line in err.splitlines()) == says
+    assert len(out.splitlines()) == 2
+
+
+def test_less_and_more_exclude_each_other(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["try", "-q", "-v"], [Command("try", "", (PROGRESS,), run=shows)])
+    assert end.value.code == 2

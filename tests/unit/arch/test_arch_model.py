@@ -195,12 +195,11 @@ def test_a_generation_as_a_toolkit_compiles_it(text, release, archs, left_out):
     [
         ("8.0 9.x", CUDA, '"9.x" is not an arch; did you mean "9.0"'),
         ("pascal", CUDA, '"pascal" is not an arch; did you mean "Pascal"'),
-        ("8.0,9.0", CUDA, '"8.0,9.0" is not an arch; did you mean "9.0"'),
-        (
-            "Lovelace",
-            CUDA,
-            '"Lovelace" is not an arch; expected one of: native, all, all-major, Kep',
-        ),
+        ("8.0,9.0", CUDA, '"8.0,9.0" is not an arch; did you mean "8.0"'),
+        ("Lovelace", CUDA, '"Lovelace" is not an arch; expected e.g. "9.0;12.0+PTX"'),
+        ("99", CUDA, '"99" is not an arch; expected e.g. "9.0;12.0+PTX"'),
+        ("sm_90", CUDA, '"sm_90" is not an arch; did you mean "9.0"'),
+        ("compute_100a", CUDA, '"compute_100a" is not an arch; did you mean "10.0a"'),
         ("9.7", CUDA, 'no release of CUDA knows "9.7"; did you mean "9.0"'),
         ("15.0+PTX", CUDA, 'no release of CUDA knows "15.0"; did you mean "5.0"'),
         ("gfx1104", ROCM, 'no release of ROCm knows "gfx1104"; did you mean "gfx11'),

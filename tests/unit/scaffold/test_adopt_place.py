@@ -1,13 +1,17 @@
 """What an author has to commit after `torchwheel adopt`, wherever the project lies."""
 
+import ast
+import os
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
+import torchwheel.scaffold
 from foreign_project import write_foreign_project
 from torchwheel.cli import main
 from torchwheel.evidence.policy import CALLER
@@ -174,3 +178,36 @@ def test_vendored_files_are_installed_in_an_environment_of_their_own(foreign, ca
     ]
     assert (foreign / ".torchwheel" / "requirements.txt").is_file()
     assert not (foreign / CALLER).exists()
+
+
+TEMPLATES = Path(torchwheel.scaffold.__file__).parent / "templates"
+NOXFILES = (
+    TEMPLATES / "caller/noxfile.py.in",
+    TEMPLATES / "shared/noxfile.py.in",
+    Path(__file__).parents[3] / "noxfile.py",
+)
+
+
+@pytest.mark.parametrize("status", [0, 1, 2])
+def test_the_exit_status_of_a_wrong_call_comes_through_nox(tmp_path, status):
+    program = tmp_path / "torchwheel"
+    program.write_text("#!/bin/sh\nexit $2\n")
+    program.chmod(0o755)
+    shutil.copyfile(NOXFILES[0], tmp_path / "noxfile.py")
+    if not (nox := shutil.which("nox")):
+        pytest.skip("no nox on PATH")
+    env = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    call = [nox, "-s", "matrix", "--", str(status)]
+    done = subprocess.run(call, cwd=tmp_path, env=env, capture_output=True, check=False)
+    assert done.returncode == status
+
+
+def test_every_noxfile_keeps_that_status():
+    """The other two install torchwheel, which takes a network."""
+    trees = [ast.walk(ast.parse(path.read_text())) for path in NOXFILES]
+    handlers = [
+        [ast.unparse(node.handlers[0]) for node in tree if isinstance(node, ast.Try)]
+        for tree in trees
+    ]
+    assert handlers == [handlers[0]] * 3
+    assert len(handlers[0]) == 1

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from torchwheel_runtime.console import show_output
 from torchwheel_runtime.errors import InterruptedRunError
 from torchwheel_runtime.process import (
     CODES,
@@ -72,6 +73,7 @@ def stream(
                     if watch:
                         watch.heard = time.monotonic()
                     log.write(line)
+                    show_output(line)
                     say(CODES.sub("", line.rstrip("\n")))
     if watch and watch.stalled:
         says = f"printed nothing and computed nothing for {silence:.0f} s, and was ended"

@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -16,7 +16,17 @@ _Request = TypeVar("_Request")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are printable: an argument may be the name of anybody's file."""
+    """A parser whose errors are printable: an argument may be the name of anybody's file.
+
+    Attributes:
+        closing: lines that end its help, as they are.
+    """
+
+    closing: Sequence[str] = ()
+
+    def format_help(self) -> str:
+        """The help with its closing lines."""
+        return super().format_help() + "".join(f"{line}\n" for line in self.closing)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401
         """Say which command was meant, not only which there are."""
@@ -41,6 +51,9 @@ class Command:
         options: its options and positional arguments, in the order of its help.
         run: carries it out and returns the exit status; None for a group of commands.
         commands: the commands of a group.
+        examples: calls of it, without the program's name.
+        page: the page of docs/ that says more.
+        extra: the extra of torchwheel that it needs; "" for none.
     """
 
     name: str
@@ -48,6 +61,9 @@ class Command:
     options: tuple[Declare, ...] = ()
     run: Action | None = None
     commands: tuple["Command", ...] = ()
+    examples: tuple[str, ...] = ()
+    page: str = ""
+    extra: str = ""
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         """Declare the options of this command, or the commands of this group."""
@@ -75,9 +91,16 @@ def one_of(*options: Declare) -> Declare:
     return declare
 
 
-def command(name: str, help_: str, *options: Declare) -> Callable[[Action], Command]:
+def command(
+    name: str,
+    help_: str,
+    *options: Declare,
+    examples: tuple[str, ...] = (),
+    page: str = "",
+    extra: str = "",
+) -> Callable[[Action], Command]:
     """Decorator: make a function that takes the parsed options a command."""
-    return lambda run: Command(name, help_, options, run)
+    return lambda run: Command(name, help_, options, run, (), examples, page, extra)
 
 
 def group(name: str, help_: str, *commands: Command) -> Command:
@@ -92,7 +115,41 @@ def add_commands(
     choices = parser.add_subparsers(required=True, metavar=metavar)
     for entry in commands:
         word = entry.name.rpartition(" ")[2]
-        entry.add_to(choices.add_parser(word, help=entry.help, description=entry.help))
+        # The commands of torchwheel itself are listed by who needs them, below its options.
+        listed: dict[str, Any] = {"help": entry.help} if " " in entry.name else {}
+        one = choices.add_parser(word, description=entry.help, **listed)
+        if isinstance(one, Parser):
+            one.closing = _closing(entry)
+        add_output_options(one, default=argparse.SUPPRESS, help=argparse.SUPPRESS)
+        entry.add_to(one)
+
+
+def _closing(entry: Command) -> list[str]:
+    """What ends the help of a command."""
+    lines = [f"  torchwheel {example}" for example in entry.examples]
+    blocks = [["examples:", *lines]] if lines else []
+    if entry.extra:
+        blocks.append([f"needs torchwheel[{entry.extra}]"])
+    if entry.page:
+        blocks.append([f"more: docs/{entry.page}"])
+    return [line for block in blocks for line in ("", *block)]
+
+
+_OUTPUT: Mapping[str, Mapping[str, Any]] = {
+    "--debug": {"action": "store_true", "help": "show the traceback of an error"},
+    "--color": {
+        "choices": ("auto", "always", "never"),
+        "default": "auto",
+        "help": "where to use colours (default: on a terminal, unless NO_COLOR or FORCE_COLOR is "
+        "set)",
+    },
+}
+
+
+def add_output_options(parser: argparse.ArgumentParser, **settings: Any) -> None:  # noqa: ANN401
+    """Declare the options of every command, with `settings` in place of their own."""
+    for name, own in _OUTPUT.items():
+        parser.add_argument(name, **{**own, **settings})
 
 
 def request_of(
@@ -117,8 +174,8 @@ def request_of(
     return kind(**{**fields, **others})
 
 
-_OF_ALL = ("command", "debug")
-"""What the result of a parse has for every command."""
+_OF_ALL = ("command", "debug", "color", "quiet", "verbose")
+"""What the result of a parse has for every command, or for each that shows progress."""
 _MOST = 10**6
 _LAST_PORT = 65535
 
@@ -163,4 +220,9 @@ SIGNER = (
         help="believe a job on a machine of one's own, too, not only on one of the forge's",
     ),
 )
+PROGRESS = one_of(
+    option("-q", "--quiet", action="store_true", help="print results and errors alone"),
+    option("-v", "--verbose", action="store_true", help="print what the programs print, too"),
+)
+"""The options of a command that shows its progress."""
 GPU = option("--gpu", default="yes", help='"no" for a dry run without the runners with a GPU')

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any, Protocol, TextIO, cast
+from typing import Any, Literal, Protocol, TextIO, cast
 
 from torchwheel_runtime.actions_log import Groups, error_command, escape_commands, is_in_actions
 from torchwheel_runtime.errors import InterruptedRunError, TorchwheelError
@@ -20,8 +20,10 @@ from torchwheel_runtime.text import (
     clock_text,
     cut_columns,
     escape,
-    escape_lines,
+    escape_painted,
     hide_secrets,
+    paint,
+    use_colours,
 )
 
 
@@ -59,6 +61,48 @@ class Quiet:
         """Print nothing."""
 
 
+Colour = Literal["auto", "always", "never"]
+
+
+class _Settings:
+    """What the command line says of all output of this process.
+
+    Attributes:
+        colour: whether a stream gets colours.
+        quiet: whether no progress is shown: results and errors alone.
+        verbose: whether the output of programs is shown.
+    """
+
+    colour: Colour = "auto"
+    quiet = False
+    verbose = False
+
+
+_SETTINGS = _Settings()
+
+
+def set_output(colour: Colour, *, quiet: bool = False, verbose: bool = False) -> None:
+    """Set what is shown, and where in colours, until the next call."""
+    _SETTINGS.colour, _SETTINGS.quiet, _SETTINGS.verbose = colour, quiet, verbose
+    use_colours(any(map(_has_colours, (sys.stdout, sys.stderr))))
+
+
+def _has_colours(stream: TextIO | None) -> bool:
+    """Whether a stream gets colours: a terminal's, if no variable says otherwise."""
+    if _SETTINGS.colour != "auto":
+        return _SETTINGS.colour == "always"
+    if os.environ.get("NO_COLOR") or stream is None:
+        return False
+    terminal = os.environ.get("TERM") != "dumb" and stream.isatty()
+    return bool(os.environ.get("FORCE_COLOR")) or terminal
+
+
+def show_output(text: str) -> None:
+    """Show what a program printed, if that was asked for."""
+    if _SETTINGS.verbose and text and sys.stderr is not None:
+        print(text.rstrip("\n"), file=sys.stderr, flush=True)
+
+
 class Escaping:
     """A standard stream, and what is foreign in a text cannot draw on the terminal through it.
 
@@ -82,7 +126,7 @@ class Escaping:
         if self._in_actions:
             shown = escape_commands(text, open_line=bool(self.line.strip()))
         self.line = f"{self.line}{text}".rpartition("\n")[2][-_OPEN:]
-        self.stream.write(escape_lines(shown))
+        self.stream.write(escape_painted(shown, coloured=_has_colours(self.stream)))
         return len(text)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
@@ -119,7 +163,7 @@ class Terminal:
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        found = cast("TextIO | None", stream or sys.stderr)
+        found = None if _SETTINGS.quiet else cast("TextIO | None", stream or sys.stderr)
         # The codes that draw the live line go past the escaping, and each text is escaped here.
         self._stream = found.stream if isinstance(found, Escaping) else found
         on_screen = self._stream is not None and self._stream.isatty()
@@ -156,7 +200,8 @@ class Terminal:
     def say(self, text: str) -> None:
         """Print a line that stays, after the seconds since the start."""
         seconds = time.monotonic() - self._start
-        line = f"{seconds:6.1f}s  {_one_line(text)}\n".expandtabs(8)
+        coloured = _has_colours(self._stream)
+        line = f"{seconds:6.1f}s  {_one_line(text, coloured=coloured)}\n".expandtabs(8)
         with self._lock:
             self.erase()
             group = (_CURRENT.get() or self._tasks.run).path[:1]
@@ -309,9 +354,9 @@ _LIVE: list[Terminal] = []
 """The terminals whose live line is shown."""
 
 
-def _one_line(text: str) -> str:
+def _one_line(text: str, *, coloured: bool = False) -> str:
     """A line that somebody says, e.g. a compiler: it may have tabs, and is one line."""
-    return escape_lines(text).replace("\n", "\\u000a")
+    return escape_painted(text, coloured=coloured).replace("\n", "\\u000a")
 
 
 def print_error(*lines: str, failed: bool = False) -> None:
@@ -330,7 +375,7 @@ def print_error(*lines: str, failed: bool = False) -> None:
             sys.stderr.stream.write(error_command(f"torchwheel: {text}"))
             sys.stderr.flush()
         else:
-            print(f"torchwheel: {text}", file=sys.stderr, flush=True)
+            print(f"{paint('torchwheel:', 'bad')} {text}", file=sys.stderr, flush=True)
     except OSError:
         _discard(2)
 
@@ -405,6 +450,7 @@ def prepare_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="torchwheel")
+    set_output("auto")
 
 
 def _printable(error: UnicodeError) -> tuple[str | bytes, int]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from torchwheel_runtime import process
+from torchwheel_runtime.console import show_output
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, program_error
 from torchwheel_runtime.files import temporary_variables
 from torchwheel_runtime.text import hide_secrets, quote
@@ -71,6 +72,7 @@ def run_pip(
             done = process.run([*command, *arguments], env=variables, timeout=timeout)
     except process.NotRunError as error:
         raise TorchwheelError(f"{doing}: pip cannot be run: {error.reason}") from error
+    show_output(done.output + done.errors)
     if done.status:
         raise program_error(f"{doing}: {pip_reason(done.output + done.errors, advice)}")
 

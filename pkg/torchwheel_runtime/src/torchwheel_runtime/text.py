@@ -7,6 +7,7 @@ import re
 import textwrap
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from torchwheel_runtime.errors import UsageError
 
@@ -43,6 +44,41 @@ def _escape_odd(found: re.Match[str]) -> str:
         as_read = text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
     harmless = all(c.isprintable() or "\udc80" <= c <= "\udcff" for c in as_read)
     return text if harmless else escape(text)
+
+
+Style = Literal["good", "bad", "warning", "strong"]
+_SGR: Mapping[Style, str] = {"good": "32", "bad": "31", "warning": "33", "strong": "1"}
+_MARKS = f"\x1b{os.urandom(4).hex()}"
+"""The start of our own codes, which nobody who names a file or a package can know."""
+_PAINTED = re.compile(rf"{_MARKS}\[(\d*m)")
+_STATUS: Mapping[str, Style] = {
+    **dict.fromkeys(("ok", "passed"), "good"),
+    **dict.fromkeys(("FAILED", "failed", "corrupt"), "bad"),
+    **dict.fromkeys(
+        ("passed, not run on a GPU", "imported, not run on a GPU", "in use"), "warning"
+    ),
+}
+"""Cells of a table that say how something ended."""
+_paints = False
+
+
+def use_colours(on: bool) -> None:
+    """Decide whether `paint` marks text from now on."""
+    global _paints  # noqa: PLW0603 - one process has one command line
+    _paints = on
+
+
+def paint(text: str, style: Style) -> str:
+    """`text` in a colour, if colours are on. Pad it first: the marks have a width."""
+    return f"{_MARKS}[{_SGR[style]}m{text}{_MARKS}[m" if _paints else text
+
+
+def escape_painted(text: str, *, coloured: bool) -> str:
+    """`escape_lines` of a text, with the colours of `paint` or without them."""
+    parts = _PAINTED.split(text)
+    parts[::2] = map(escape_lines, parts[::2])
+    parts[1::2] = (f"\x1b[{code}" if coloured else "" for code in parts[1::2])
+    return "".join(parts)
 
 
 def shorten(text: str) -> str:
@@ -93,16 +129,16 @@ def join_names(names: Iterable[str]) -> str:
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:
-    """Advice: the known names most similar to `name`; empty if none is."""
-    close = difflib.get_close_matches(name[:100], known, cutoff=0.51)
+    """Advice: the known names that may be meant; empty if none is."""
+    close = difflib.get_close_matches(name[:100], known, cutoff=0.66)
     close = close or [one for one in known if name.startswith(one)]
     return f"did you mean {' or '.join(map(quote, close))}?" if close else ""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Advice: the known names most similar to `name`, else all of them."""
+def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """Advice: the known names that may be meant, else what is given, else all of them."""
     known = list(known)
-    if meant := suggestion(name, known):
+    if meant := suggestion(name, known) or otherwise:
         return meant
     names = known if len(known) <= _MOST_NAMES else [*known[:_MOST_NAMES], "…"]
     return f"expected one of: {join_names(names)}" if known else "there is none"
@@ -160,13 +196,18 @@ def table_rows(form: str, rows: Iterable[Sequence[str]], *, wrap: bool = False) 
     ]
     texts = []
     for *padded, last in cells:
-        start = "".join(
-            f"{cell:{align}{width}}  "
+        starts = [
+            (cell, f"{cell:{align}{width}}  ")
             for cell, (align, _), width in zip(padded, columns, widths, strict=False)
-        )
-        lines = hanging_lines(start, last) if wrap else []
-        texts.append("\n".join(lines or [start + last]).rstrip())
+        ]
+        lines = hanging_lines("".join(start for _, start in starts), last) if wrap else []
+        row = "".join(_painted_cell(*one) for one in (*starts, (last, last.rstrip())))
+        texts.append("\n".join(lines or [row]).rstrip())
     return texts
+
+
+def _painted_cell(cell: str, padded: str) -> str:
+    return padded.replace(cell, paint(cell, _STATUS[cell])) if cell in _STATUS else padded
 
 
 def hanging_lines(start: str, text: str) -> list[str]:

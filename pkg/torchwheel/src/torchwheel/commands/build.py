@@ -9,6 +9,7 @@ from torchwheel_runtime.arguments import (
     GPU,
     LOCKED,
     MATRIX,
+    PROGRESS,
     command,
     one_of,
     option,
@@ -63,6 +64,9 @@ IMAGES_FOR = option("variant", nargs="*", help="variants they are for (default: 
         type=Path,
         help="append to this file the outputs of a step: matrix=… and kernels=…",
     ),
+    examples=("matrix", "matrix 'cu130-*'", "matrix --json release"),
+    page="reference/matrix.md",
+    extra="pipeline",
 )
 def matrix(options: argparse.Namespace) -> int:
     """Print the variants as a table, as JSON or as the plan of a CI."""
@@ -118,6 +122,16 @@ def matrix(options: argparse.Namespace) -> int:
     ),
     option("--kernels-only", action="store_true", help="fail where these do not serve"),
     LOCKED,
+    PROGRESS,
+    examples=(
+        "wheels",
+        "wheels pure",
+        "wheels cu130-stable --archs '9.0;12.0+PTX'",
+        "wheels universal --container",
+        "wheels --resume",
+    ),
+    page="reference/sessions.md",
+    extra="pipeline",
 )
 def wheels(options: argparse.Namespace) -> int:
     """Build the variants; with --show print cibuildwheel's options instead."""
@@ -161,6 +175,10 @@ def wheels(options: argparse.Namespace) -> int:
     option(
         "--twice", action="store_true", help="compile again, elsewhere: the bytes must be equal"
     ),
+    PROGRESS,
+    examples=("kernels cu130", "kernels cu124 --container --shard 1/2"),
+    page="kernels.md",
+    extra="pipeline",
 )
 def kernels(options: argparse.Namespace) -> int:
     """Compile the kernels and print the folders of their artifacts."""
@@ -180,6 +198,10 @@ def kernels(options: argparse.Namespace) -> int:
     MATRIX,
     IMAGES_FOR,
     option("--push", action="store_true", help="push them to the registry and pin their digests"),
+    PROGRESS,
+    examples=("images", "images cu124-stable"),
+    page="containers.md",
+    extra="pipeline",
 )
 def images(options: argparse.Namespace) -> int:
     """Pull or build the images and print their names."""
@@ -190,7 +212,16 @@ def images(options: argparse.Namespace) -> int:
     return 0
 
 
-@command("base-images", "Make the base images here, with mmdebstrap.", MATRIX, IMAGES_FOR)
+@command(
+    "base-images",
+    "Make the base images here, with mmdebstrap.",
+    MATRIX,
+    IMAGES_FOR,
+    PROGRESS,
+    examples=("base-images",),
+    page="containers.md",
+    extra="pipeline",
+)
 def base_images(options: argparse.Namespace) -> int:
     """Make the base images and print their names."""
     from torchwheel.image.images import base_images
@@ -303,6 +334,14 @@ def base_images(options: argparse.Namespace) -> int:
             "TORCHWHEEL_CLUSTER_TOKEN",
         ),
     ),
+    PROGRESS,
+    examples=(
+        "build torch-scatter==2.1.2",
+        "build ./my-extension --torch 2.11.0 --archs 9.0",
+        "build ./my-extension --cpu",
+    ),
+    page="build.md",
+    extra="pipeline",
 )
 def build(options: argparse.Namespace) -> int:
     """Build a project that does not know torchwheel."""
@@ -351,6 +390,3 @@ def build(options: argparse.Namespace) -> int:
         record = build_sdist(request, cache_folder(), progress, options.from_shards)
     print(closing_text(record, options.dist))
     return 0
-
-
-COMMANDS = (matrix, wheels, kernels, images, base_images, build)

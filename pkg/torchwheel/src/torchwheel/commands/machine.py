@@ -4,7 +4,7 @@ import argparse
 import shlex
 from pathlib import Path
 
-from torchwheel_runtime.arguments import MATRIX, SIGNER, command, group, one_of, option
+from torchwheel_runtime.arguments import MATRIX, PROGRESS, SIGNER, command, group, one_of, option
 from torchwheel_runtime.console import Terminal
 from torchwheel_runtime.doctor import HELP as DOCTOR_HELP
 from torchwheel_runtime.doctor import OPTIONS as DOCTOR_OPTIONS
@@ -17,6 +17,10 @@ from torchwheel_runtime.errors import UsageError
     "Provision and verify a toolkit; print its CUDA_HOME.",
     MATRIX,
     option("name", help="a toolkit of the matrix, e.g. cu130"),
+    PROGRESS,
+    examples=("toolkit cu130",),
+    page="containers.md",
+    extra="pipeline",
 )
 def toolkit(options: argparse.Namespace) -> int:
     """Provision a toolkit of the matrix."""
@@ -39,7 +43,13 @@ def toolkit(options: argparse.Namespace) -> int:
     return 0
 
 
-@command("doctor", DOCTOR_HELP, *DOCTOR_OPTIONS)
+@command(
+    "doctor",
+    DOCTOR_HELP,
+    *DOCTOR_OPTIONS,
+    examples=("doctor", "doctor demo"),
+    page="doctor.md",
+)
 def doctor(options: argparse.Namespace) -> int:
     """Examine this machine and packages on it."""
     return run_doctor(options)
@@ -78,6 +88,13 @@ def doctor(options: argparse.Namespace) -> int:
     ),
     *SIGNER,
     option("--trusted-root", help='file with the root of trust, or "latest"'),
+    PROGRESS,
+    examples=(
+        "install fusedops --index https://host/index",
+        "install fusedops==1.0.0 --index https://host/index --why",
+        "install dist/demo-1.0.0-py3-none-any.whl",
+    ),
+    page="install.md",
 )
 def install(options: argparse.Namespace) -> int:
     """Choose a wheel and install it."""
@@ -91,6 +108,9 @@ def install(options: argparse.Namespace) -> int:
     "Start an extension: a kernel, tests, matrix, sessions, workflow.",
     option("name", help='the project\'s name, e.g. "my-kernels"'),
     option("--folder", type=Path, default=Path(), help="where its folder is made (default: here)"),
+    examples=("new my-kernels",),
+    page="adopt.md",
+    extra="pipeline",
 )
 def new_project(options: argparse.Namespace) -> int:
     """Write the folder of a new extension."""
@@ -149,6 +169,12 @@ _NOX = (
         metavar="PATH",
         help='a file that may be replaced, or "all"; may be repeated',
     ),
+    examples=(
+        "adopt ./my-extension",
+        "adopt ./flash-attention --into ./flash-wheels --source flash-attn==2.8.3",
+    ),
+    page="adopt.md",
+    extra="pipeline",
 )
 def adopt(options: argparse.Namespace) -> int:
     """Read a foreign project and write the files that build and release it."""
@@ -196,6 +222,9 @@ def adopt(options: argparse.Namespace) -> int:
     "jit",
     "Build now what an extension would build at its first call.",
     option("package", help="the extension's package, e.g. fusedops"),
+    PROGRESS,
+    examples=("jit demo",),
+    page="runtime.md",
 )
 def jit(options: argparse.Namespace) -> int:
     """Build the operators of a package that have no prebuilt library here."""
@@ -225,45 +254,40 @@ def jit(options: argparse.Namespace) -> int:
     return int(not status.native)
 
 
-@command("cache list", "Print the libraries built just in time, each one checked.")
-def cache_list(_options: argparse.Namespace) -> int:
-    """Print the table of the cache."""
-    from torchwheel_runtime.jit.lookup import jit_folder
-    from torchwheel_runtime.jit.store import cache_list
+@command(
+    "cache list",
+    "Print what torchwheel keeps for later: how large, when last used, what brings it back.",
+    option("cache", nargs="?", help="what is in one of them; the libraries of jit are checked"),
+    examples=("cache list", "cache list jit"),
+    page="runtime.md",
+)
+def cache_list(options: argparse.Namespace) -> int:
+    """Print the table of all caches, or of one."""
+    from torchwheel.caches import list_caches
 
-    print(cache_list(jit_folder()))
+    print(list_caches(options.cache))
     return 0
 
 
 @command(
-    "cache prune",
-    "Remove libraries and work folders: corrupt ones, and those that are too much.",
-    one_of(
-        option("--older-than", metavar="AGE", help='last used longer ago, e.g. "30d"'),
-        option("--all", dest="everything", action="store_true", help="all of them"),
+    "cache clean",
+    "Remove what torchwheel keeps for later, unless a running process uses it.",
+    option("caches", metavar="cache", nargs="*", help="which, e.g. toolkits (default: all)"),
+    option("--older-than", metavar="AGE", help='what was last used longer ago, e.g. "30d"'),
+    option("-n", "--dry-run", action="store_true", help="say what would go; remove nothing"),
+    examples=(
+        "cache clean --dry-run",
+        "cache clean --older-than 30d",
+        "cache clean smoke toolkits",
     ),
-    option(
-        "--max-size",
-        metavar="SIZE",
-        help='what may stay, e.g. "500M" (default: TORCHWHEEL_CACHE_SIZE, else 2G)',
-    ),
+    page="runtime.md",
 )
-def cache_prune(options: argparse.Namespace) -> int:
-    """Remove entries of the cache and say what stays."""
-    from torchwheel_runtime.jit.lookup import jit_folder
-    from torchwheel_runtime.jit.store import cache_prune
+def cache_clean(options: argparse.Namespace) -> int:
+    """Remove what is in caches and say what stays."""
+    from torchwheel.caches import clean_caches
 
-    print(
-        cache_prune(
-            jit_folder(),
-            older_than=options.older_than,
-            everything=options.everything,
-            max_size=options.max_size,
-        )
-    )
+    print(clean_caches(options.caches, options.older_than, dry_run=options.dry_run))
     return 0
 
 
-cache = group("cache", "List or prune the libraries built just in time.", cache_list, cache_prune)
-
-COMMANDS = (toolkit, doctor, install, new_project, adopt, jit, cache)
+cache = group("cache", "List or remove what torchwheel keeps for later.", cache_list, cache_clean)

@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 from pathlib import Path
 
-from torchwheel_runtime.arguments import LOCKED, MATRIX, command, option, positive_number
+from torchwheel_runtime.arguments import LOCKED, MATRIX, PROGRESS, command, option, positive_number
 from torchwheel_runtime.console import Terminal
 from torchwheel_runtime.errors import TorchwheelError
 
@@ -28,6 +28,12 @@ from torchwheel_runtime.errors import TorchwheelError
         metavar="FILE",
         help="append them as Markdown ($GITHUB_STEP_SUMMARY)",
     ),
+    examples=(
+        "check dist/*.whl",
+        "check --claims auto flash_attn-2.8.3-cp312-cp312-linux_x86_64.whl",
+    ),
+    page="gates.md",
+    extra="pipeline",
 )
 def check(options: argparse.Namespace) -> int:
     """Print the gates of each wheel."""
@@ -47,6 +53,11 @@ def check(options: argparse.Namespace) -> int:
     "Say what is in anybody's wheel, package or library, and what it claims that is not true.",
     option("subject", nargs="+", help="a wheel, a library, or the name of an installed package"),
     option("--json", action="store_true", help="print a JSON object for each, one a line"),
+    examples=(
+        "inspect flash_attn-2.8.3-cp312-cp312-linux_x86_64.whl",
+        "inspect --json torch_scatter",
+    ),
+    page="gates.md",
 )
 def inspect(options: argparse.Namespace) -> int:
     """Print a report for each subject."""
@@ -85,6 +96,13 @@ def inspect(options: argparse.Namespace) -> int:
     LOCKED,
     option("--record", type=Path, help="JSON record (default: dist/smoke/WHEEL.json)"),
     option("--junit", type=Path, help="JUnit file (default: beside the record)"),
+    PROGRESS,
+    examples=(
+        "smoke dist/demo-1.0.0-py3-none-any.whl",
+        "smoke dist/demo-1.0.0-py3-none-any.whl --here --tests tests/smoke",
+    ),
+    page="reference/sessions.md",
+    extra="pipeline",
 )
 def smoke(options: argparse.Namespace) -> int:
     """Run the smoke tests of a wheel and write their record."""
@@ -150,6 +168,10 @@ def smoke(options: argparse.Namespace) -> int:
     option(
         "--record", type=Path, default=Path("dist", "compat.json"), help="default: dist/compat.json"
     ),
+    PROGRESS,
+    examples=("compat dist/demo-1.0.0-py3-none-any.whl --torch 2.11.0 --torch 2.13.0",),
+    page="reference/sessions.md",
+    extra="pipeline",
 )
 def compat(options: argparse.Namespace) -> int:
     """Run the smoke tests of a wheel with each torch and print a table."""
@@ -177,6 +199,3 @@ def compat(options: argparse.Namespace) -> int:
         )
     print(f"{compat_text(rows)}record: {options.record}")
     return int(not all(row.ok for row in rows))
-
-
-COMMANDS = (check, inspect, smoke, compat)

@@ -6,7 +6,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchwheel_runtime.arguments import GPU, MATRIX, SIGNER, command, group, option, port_number
+from torchwheel_runtime.arguments import (
+    GPU,
+    MATRIX,
+    PROGRESS,
+    SIGNER,
+    command,
+    group,
+    option,
+    port_number,
+)
 from torchwheel_runtime.console import Terminal
 from torchwheel_runtime.errors import UsageError
 
@@ -65,6 +74,10 @@ TRUSTED_ROOT = option(
         help="append to this file the output of a step: sums=…, the sha256 of SHA256SUMS, by which "
         "the jobs after it know this release",
     ),
+    PROGRESS,
+    examples=("assemble artifacts --version v1.0.0",),
+    page="ci.md",
+    extra="pipeline",
 )
 def assemble(options: argparse.Namespace) -> int:
     """Verify the artifacts and write the release's folder."""
@@ -133,6 +146,9 @@ def assemble(options: argparse.Namespace) -> int:
     ),
     option("--issuer", help="who vouched for the job (default: GitHub Actions)"),
     TRUSTED_ROOT,
+    examples=("verify demo-1.0.0-py3-none-any.whl --repository owner/demo",),
+    page="security.md",
+    extra="evidence",
 )
 def verify(options: argparse.Namespace) -> int:
     """Print a line for each check of each file."""
@@ -188,6 +204,9 @@ def verify(options: argparse.Namespace) -> int:
     ),
     MATRIX,
     TRUSTED_ROOT,
+    examples=("index build catalogues --address 'https://host/releases/{tag}'",),
+    page="ci.md",
+    extra="pipeline",
 )
 def index_build(options: argparse.Namespace) -> int:
     """Write the index's folder."""
@@ -220,6 +239,8 @@ def _believed_releases(options: argparse.Namespace) -> "Believed":
     "Serve an index on loopback.",
     option("folder", type=Path, nargs="?", default=Path("dist/index")),
     option("--port", type=port_number, default=8000),
+    examples=("index serve", "index serve dist/index --port 8080"),
+    page="installers.md",
 )
 def index_serve(options: argparse.Namespace) -> int:
     """Serve the folder until the user stops it."""
@@ -241,6 +262,10 @@ def index_serve(options: argparse.Namespace) -> int:
     ),
     *HANDOVER,
     TRUSTED_ROOT,
+    PROGRESS,
+    examples=("assets v1.0.0 dist/release",),
+    page="ci.md",
+    extra="pipeline",
 )
 def assets(options: argparse.Namespace) -> int:
     """Fill a draft with what is missing, compare, publish. Needs gh, logged in."""
@@ -267,6 +292,10 @@ def assets(options: argparse.Namespace) -> int:
     option("workflow", help="name of its file, e.g. index.yml"),
     option("branch", help="the branch it runs on"),
     option("reason", help="what tells the run from others; the input `reason` of the workflow"),
+    PROGRESS,
+    examples=("dispatch index.yml main 'release v1.0.0'",),
+    page="ci.md",
+    extra="pipeline",
 )
 def dispatch(options: argparse.Namespace) -> int:
     """Start the workflow and wait. Needs gh, logged in."""
@@ -286,6 +315,10 @@ def dispatch(options: argparse.Namespace) -> int:
     option("--pypi", action="store_true", help="PyPI must have the files of its folder pypi, too"),
     *HANDOVER,
     TRUSTED_ROOT,
+    PROGRESS,
+    examples=("published v1.0.0 dist/release --pypi",),
+    page="ci.md",
+    extra="pipeline",
 )
 def published(options: argparse.Namespace) -> int:
     """Compare hashes. Needs gh, logged in."""
@@ -311,6 +344,9 @@ def published(options: argparse.Namespace) -> int:
     option("folder", type=Path, help="what `assemble` wrote"),
     *HANDOVER,
     TRUSTED_ROOT,
+    examples=("handover dist/release --sums SHA256",),
+    page="ci.md",
+    extra="pipeline",
 )
 def handover(options: argparse.Namespace) -> int:
     """Print one line."""
@@ -341,5 +377,3 @@ def _check_handover(options: argparse.Namespace) -> str:
 
 
 index = group("index", "Build or serve a package index.", index_build, index_serve)
-
-COMMANDS = (assemble, verify, index, handover, assets, dispatch, published)

@@ -14,6 +14,7 @@ from typing import Literal
 
 from torchwheel.data import FOLDER
 from torchwheel_runtime import process
+from torchwheel_runtime.console import show_output
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 
 EngineName = Literal["docker", "podman"]
@@ -92,6 +93,7 @@ class Engine:
             done = self._run(arguments, log)
         except process.NotRunError as error:
             raise TorchwheelError(f"{doing}: {error}") from error
+        show_output(done.output if log else "")
         if done.status:
             pointer = f" (all of it in {log})" if log else ""
             lines = process.printed_lines(done.output)

@@ -123,7 +123,8 @@ def inspect_package(name: str) -> Inspection:
                 f"{quote(name)}: expected the metadata of a package, found {escape(place)} alone, "
                 "which nothing says anything of: not judged; name its libraries one by one"
             )
-        advice = nearest(name.lower(), sorted(set(map(dist_info.name_key, folders))))
+        known = sorted(set(map(dist_info.name_key, folders)))
+        advice = nearest(name.lower(), known, "`pip list` names them")
         raise UsageError(
             f"{quote(name)}: expected a file, or a package of this Python, found neither; {advice}"
         )

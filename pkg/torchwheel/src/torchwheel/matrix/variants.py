@@ -270,8 +270,9 @@ def _no_match(matrix: Matrix, variants: Sequence[Variant], name: str) -> str:
     if excluded := exclusion(matrix, name):
         return f"variant {quote(name)} is excluded from the matrix: {excluded.reason}"
     known = [*matrix.selections, *(variant.id for variant in variants)]
-    if any(one.startswith(f"{name}-") for one in known):
-        return f"no variant or selection {quote(name)}; did you mean {quote(f'{name}-*')}?"
+    for start in (f"{name}-", name) if name else ():
+        if any(one.startswith(start) for one in known):
+            return f"no variant or selection {quote(name)}; did you mean {quote(f'{start}*')}?"
     return f"no variant or selection {quote(name)}; {nearest(name, known)}"
 
 

@@ -17,7 +17,7 @@ from torchwheel.smoke.smoke_record import SmokeRecord, TestResult, dump_smoke
 from torchwheel.smoke.trial_environment import Environment
 from torchwheel_runtime import files, process
 from torchwheel_runtime.arch.model import Arch, parse_binary_name
-from torchwheel_runtime.console import Progress
+from torchwheel_runtime.console import Progress, show_output
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError, program_error
 from torchwheel_runtime.files import sha256, temporary_variables
 from torchwheel_runtime.json_files import last_line, parse_json
@@ -143,9 +143,11 @@ def run_python(env: Environment, arguments: Sequence[str], cwd: Path) -> process
     variables = {"OMP_WAIT_POLICY": "passive", **env.environ, **temporary_variables()}
     variables["PYTHONDONTWRITEBYTECODE"] = "1"
     try:
-        return process.run([env.python, *arguments], cwd=cwd, env=variables, timeout=SECONDS)
+        done = process.run([env.python, *arguments], cwd=cwd, env=variables, timeout=SECONDS)
     except process.NotRunError as error:
         raise TorchwheelError(f"smoke: {error}") from error
+    show_output(done.output + done.errors)
+    return done
 
 
 _SM = re.compile(r"sm_[1-9]\d{1,2}[af]?")

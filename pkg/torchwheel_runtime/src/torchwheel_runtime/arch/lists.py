@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from torchwheel_runtime import data
@@ -155,7 +156,10 @@ def _expand(word: str, toolkit: ToolkitRelease, where: str) -> Sequence[Arch]:
         arch = parse(word)
     except ValueError:
         words = ["native", *_WORDS[toolkit.backend], *generations, *arch_names(toolkit.backend)]
-        raise UsageError(f"{where}: {quote(word)} is not an arch; {nearest(word, words)}") from None
+        dotted = re.sub(r"^(?:sm_|compute_)?(\d+)(\d)", r"\1.\2", word)  # as nvcc has it
+        form = f"expected e.g. {_example(toolkit)}"
+        advice = nearest(dotted if dotted in words else word, words, form)
+        raise UsageError(f"{where}: {quote(word)} is not an arch; {advice}") from None
     brand = BRANDS[toolkit.backend]
     if backend_of(arch) != toolkit.backend:
         raise UsageError(

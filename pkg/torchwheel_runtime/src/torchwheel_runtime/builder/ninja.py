@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from torchwheel_runtime import process
+from torchwheel_runtime.console import show_output
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
 from torchwheel_runtime.files import write_text
 from torchwheel_runtime.lock import hold_lock
@@ -153,6 +154,7 @@ def run(
     def hear(line: str) -> None:
         lines.append(line)
         say(line)
+        show_output(line)
 
     # On a terminal ninja names a step at its start and at its end, elsewhere at its end alone.
     env = {**os.environ, "NINJA_STATUS": "[%f/%t] ", "TERM": "xterm"}

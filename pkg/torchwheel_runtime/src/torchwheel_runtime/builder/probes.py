@@ -19,7 +19,7 @@ from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.files import write_text
 from torchwheel_runtime.json_files import read_json
 from torchwheel_runtime.ownership import trusted_path
-from torchwheel_runtime.toolkit.cache import cache_folder
+from torchwheel_runtime.toolkit.cache import cache_path
 
 _CPU_FACTS = Path("/proc/cpuinfo")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -93,7 +93,7 @@ def _holds(probe: Probe, target: Target) -> bool:
 
 
 def _answers() -> Path:
-    return cache_folder() / "probes"
+    return cache_path() / "probes"
 
 
 def _command(flags: Flags, target: Target) -> list[str]:

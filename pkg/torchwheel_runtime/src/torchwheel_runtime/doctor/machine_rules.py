@@ -217,7 +217,7 @@ def broken_cache(case: Case) -> Iterator[Finding]:
     for key, fault in case.cache.corrupt.items():
         if key.name.partition(".")[0] == case.package.module:
             says = f"a library of the cache is corrupt: {fault}"
-            yield Finding("cache", says, fix="`torchwheel cache prune`")
+            yield Finding("cache", says, fix="`torchwheel cache clean jit`")
 
 
 def unknown_mode(case: Case) -> Iterator[Finding]:

@@ -1,13 +1,10 @@
-"""Lists and prunes the cache: corrupt and old libraries, and the least recently used.
-
-`cache_list` and `cache_prune` give the output of `torchwheel cache`, 80 columns wide.
-"""
+"""Lists and prunes the cache of libraries: corrupt and old ones, and the least recently used."""
 
 import contextlib
 import dataclasses
-import math
 import os
 import re
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,8 +18,6 @@ from torchwheel_runtime.ownership import trusted_path
 from torchwheel_runtime.text import (
     WIDTH,
     detail_lines,
-    parse_age,
-    parse_size,
     size_cap,
     size_text,
     table_rows,
@@ -35,10 +30,10 @@ _NAME = re.compile(rf"[0-9a-f]{{32}}|{WORK_PREFIX}.*", re.DOTALL)
 
 @dataclasses.dataclass(frozen=True)
 class CacheItem:
-    """A library with its entry, or a work folder.
+    """A library with its entry, or a work folder; or what another cache holds.
 
     Attributes:
-        path: its folder.
+        path: its folder, or its file.
         size: bytes of its files.
         used: when it was last used, in seconds since 1970.
     """
@@ -70,12 +65,12 @@ def list_items(folder: Path) -> list[CacheItem]:
 
 
 def remove_item(folder: Path, item: CacheItem) -> bool:
-    """Remove an item. Returns False if a build uses its target.
+    """Remove an item of the cache `folder`. Returns False if a build uses it, or its target.
 
     A process that has the library loaded is not affected.
     """
     try:
-        with hold_lock(lock_of(folder, item.path.parent.name), fail_if_busy):
+        with hold_lock(lock_of(folder, item.path.relative_to(folder).parts[0]), fail_if_busy):
             discard(item.path)
     except LockBusyError:
         return False
@@ -105,30 +100,37 @@ def _folders(folder: Path) -> Iterator[Path]:
 
 def folder_size(folder: Path) -> int:
     """Bytes of all files below a folder; files that vanish do not count."""
-    total = 0
-    for path, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += Path(path, name).lstat().st_size
-    return total
+    return tree_facts(folder)[0]
+
+
+def tree_facts(path: Path) -> tuple[int, float]:
+    """Bytes of a file, or of all files below a folder, and when the newest of all was changed.
+
+    Links are not followed, and what vanishes does not count.
+    """
+    size, newest = 0, 0.0
+    walk = () if path.is_symlink() else os.walk(path)
+    inside = (Path(at, name) for at, *names in walk for name in (*names[0], *names[1]))
+    for one in (path, *inside):
+        with contextlib.suppress(OSError):
+            found = one.lstat()
+            size += 0 if stat.S_ISDIR(found.st_mode) else found.st_size
+            newest = max(newest, found.st_mtime)
+    return size, newest
 
 
 def prune_cache(
     folder: Path,
     cap: int,
     *,
-    before: float = 0,
     keep: Path | None = None,
-    corrupt: bool = False,
 ) -> tuple[list[CacheItem], list[CacheItem]]:
     """Remove libraries and work folders, except those that a build uses.
 
     Args:
         folder: the cache.
         cap: the bytes that may stay; the least recently used items are removed first.
-        before: items last used before this time are removed, in seconds since 1970.
         keep: the folder of a library that stays in any case.
-        corrupt: verify every library and remove corrupt ones.
 
     Returns:
         The removed items and the remaining ones.
@@ -136,8 +138,7 @@ def prune_cache(
     cached = list_items(folder)
     total, removed = sum(item.size for item in cached), []
     for item in cached:
-        surplus = total > cap or item.used < before or (corrupt and fault_of(folder, item))
-        if surplus and item.path != keep and remove_item(folder, item):
+        if total > cap and item.path != keep and remove_item(folder, item):
             total -= item.size
             removed.append(item)
     tidy(folder)
@@ -169,35 +170,6 @@ def cache_list(folder: Path) -> str:
         lines += [row, *details]
     lines += ["-" * WIDTH] if len(lines) > 2 else []
     return "\n".join([*lines, f"{_count_text(cached)} (cap {size_text(size_cap())})", str(folder)])
-
-
-def cache_prune(
-    folder: Path,
-    *,
-    older_than: str | None = None,
-    everything: bool = False,
-    max_size: str | None = None,
-) -> str:
-    """Prune the cache of corrupt, old and surplus libraries; returns the report.
-
-    Args:
-        folder: the cache.
-        older_than: removes libraries that were not used for this long, e.g. "30d".
-        everything: removes everything.
-        max_size: how much may stay, e.g. "500M"; the cache's cap by default.
-    """
-    cap = parse_size(max_size, "--max-size") if max_size else size_cap()
-    before = time.time() - parse_age(older_than, "--older-than") if older_than else 0
-    if not _cached_items(folder):
-        return f"nothing to remove in {folder}"
-    try:
-        removed, remaining = prune_cache(
-            folder, cap, before=math.inf if everything else before, corrupt=True
-        )
-    except OSError as error:
-        raise TorchwheelError(f"{error.filename or folder}: {error.strerror}") from error
-    busy = "; the rest is in use by a build" if everything and remaining else ""
-    return f"removed: {_count_text(removed)}\nstays:   {_count_text(remaining)}{busy}\n{folder}"
 
 
 def _cached_items(folder: Path) -> list[CacheItem]:

@@ -4,6 +4,7 @@ Standard library only: a first call on a GPU asks for the folder.
 """
 
 import contextlib
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +13,13 @@ from typing import TYPE_CHECKING
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.files import make_folder_atomically, remove_leftovers
 from torchwheel_runtime.lock import hold_lock, say_waiting
-from torchwheel_runtime.ownership import check_tree, let_others_read, no_folder, trusted_folder
+from torchwheel_runtime.ownership import (
+    check_tree,
+    let_others_read,
+    no_folder,
+    trusted_folder,
+    trusted_path,
+)
 
 if TYPE_CHECKING:
     from torchwheel_runtime.console import Progress
@@ -46,7 +53,37 @@ def cache_folder() -> Path:
         UntrustedError: others can change it.
         TorchwheelError: it cannot be created.
     """
-    return trusted_folder(cache_path())
+    folder = trusted_folder(cache_path())
+    if folder not in _USED:
+        # A cache of root's is only read, and root does not remove it then.
+        with contextlib.suppress(OSError):
+            _USED[folder] = os.open(folder / _IN_USE, _OPEN, 0o600)
+            fcntl.flock(_USED[folder], fcntl.LOCK_SH)
+    return folder
+
+
+_USED: dict[Path, int] = {}
+"""The caches that this process uses, and the locks that say so, until it ends."""
+_IN_USE = ".in-use"
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def hold_alone(folder: Path) -> Iterator[bool]:
+    """Whether no other process uses the cache `folder`; one that wants to waits for the block."""
+    try:
+        handle = os.open(trusted_path(folder) / _IN_USE, _OPEN, 0o600)
+    except FileNotFoundError:  # there is no cache
+        yield True
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        yield False
+    else:
+        yield True
+    finally:
+        os.close(handle)
 
 
 def make_once(
@@ -76,6 +113,8 @@ def make_once(
                     make(temporary)
                     let_others_read(temporary)
     check_tree(root)
+    with contextlib.suppress(OSError):  # root's
+        os.utime(root)  # its last use
 
 
 @contextlib.contextmanager
