@@ -206,6 +206,10 @@ class Index:
     whole: IndexGroup
     statuses: Mapping[str, ProjectStatus] = dataclasses.field(default_factory=dict)
 
+    def quarantined(self, project: str) -> bool:
+        """Whether nothing of a project is offered."""
+        return project in self.statuses and self.statuses[project].state == "quarantined"
+
 
 def index_of(catalogues: Sequence[Catalogue], store: Store, withdrawals: Withdrawals) -> Index:
     """The index of all releases: a pure function of their catalogues.

@@ -54,12 +54,12 @@ def test_the_files_of_an_index(index: Path) -> None:
     wheels = {NAME, "demo-1.0.0-py3-none-any.whl", "demo-0.9-py3-none-any.whl"}
     pages = {
         f"{folder}/index.{kind}"
-        for group in ("cpu", "cu130", "cu130/torch2.11")
+        for group in ("all", "cpu", "cu130", "cu130/torch2.11")
         for folder in (group, f"{group}/demo")
         for kind in ("html", "json")
     }
     beside = {f"files/{name}{end}" for name in wheels for end in ("", ".metadata")}
-    assert found == {"index.html", "all/demo/index.json"} | pages | beside
+    assert found == {"index.html", "files/index.html"} | pages | beside
 
 
 @pytest.mark.parametrize("group", ["cu130", "cu130/torch2.11"])
@@ -129,7 +129,8 @@ def test_lists_of_projects_and_groups(index: Path) -> None:
     assert document["projects"] == [{"name": "demo"}]
     groups = Links(index / "index.html").found
     assert {name: link["href"].partition("#")[0] for name, link in groups.items()} == {
-        **{name: f"{name}/" for name in ("cpu", "cu130", "cu130/torch2.11")},
+        **{name: f"{name}/" for name in ("all", "cpu", "cu130")},
+        **{"torch2.11": "cu130/torch2.11/", "All versions": "all/demo/"},
         "cu130-stable": "files/demo-1.0.0%2Bcu130-py3-none-manylinux_2_34_x86_64.whl",
         "pure": "files/demo-1.0.0-py3-none-any.whl",
     }
