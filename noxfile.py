@@ -346,8 +346,9 @@ def evidence(session: nox.Session) -> None:
 @nox.session
 def index(session: nox.Session) -> None:
     """Serve dist/index on loopback; build it of catalogues: nox -s index [-- build FOLDER]."""
-    torchwheel(session, "index", *(session.posargs or ("serve",)))
-    if "build" in session.posargs:
+    docs = ("--docs", "docs/") if "build" in session.posargs else ()
+    torchwheel(session, "index", *(session.posargs or ("serve",)), *docs)
+    if docs:
         session.notify("docs", ["dist/index/docs"])  # what is published has both
 
 

@@ -5,7 +5,8 @@ a phone and in the dark. The API reference is read from the sources (autoapi), w
 
 Some pages are made of code or of files outside docs: their own file is a stub. The pages of docs/
 link to files of the repository, too. On the site such a link leads to the repository, whose address
-CI knows; elsewhere its text stays.
+CI knows; elsewhere its text stays. So does that of a link to the index, unless the site is built
+into an index (`nox -s index -- build`).
 """
 
 import argparse
@@ -58,6 +59,8 @@ COPIED = {
     "tests": "tests/README.md",
 }
 """Pages that are files of the repository outside docs."""
+INDEX = "../index.html"
+"""Where the front page of the index is, as the pages of docs/ write it."""
 _LINK = re.compile(
     r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|#|mailto:)([^)\s#]+)(#[^)\s]*)?\)"
 )
@@ -83,6 +86,9 @@ def _read_page(app: Any, name: str, source: list[str]) -> None:  # noqa: ANN401
 
     def lead(link: re.Match[str]) -> str:
         image, text, target, anchor = link.groups("")
+        if target == INDEX:
+            inside = (Path(app.outdir) / INDEX).is_file()
+            return f'<a href="{INDEX}">{text}</a>' if inside else text
         place = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
         if place in pages:
             return f"[{text}](/{pages[place]}.md{anchor})"

@@ -16,6 +16,7 @@ from browser import browser  # noqa: E402 - beside this file; wheelmaker is in t
 from installers import stub  # noqa: E402
 
 from torchwheel.index.catalogue import (  # noqa: E402
+    About,
     Catalogue,
     CatalogueWheel,
     SmokeRun,
@@ -33,16 +34,21 @@ from torchwheel_runtime.json_files import read_json  # noqa: E402
 
 DATE = "2026-11-26T12:00:00Z"
 PICTURES = {
-    "front-light": (1100, "light", "#install-fusedops"),
-    "front-dark": (1100, "dark", "#install-fusedops"),
-    "front-phone": (390, "light", "#install-fusedops"),
+    "front-light": (1100, "light"),
+    "front-dark": (1100, "dark"),
+    "front-phone": (375, "light"),
 }
-"""The width, the colours, and the heading that the picture begins with."""
+"""The width and the colours."""
+ABOUT = About(
+    "Fused inference kernels for PyTorch on CUDA and HIP",
+    *("Apache-2.0", "docs/", "https://example.org/", "fusedops"),
+    doctor=True,
+)
 
 
 def entry(wheel: Path, records: dict[str, SmokeRecord]) -> CatalogueWheel:
     """A wheel of the catalogue, with its recorded run if there is one."""
-    made = read_wheel_entry(read_wheel(wheel), DATE)
+    made = dataclasses.replace(read_wheel_entry(read_wheel(wheel), DATE), about=ABOUT)
     record = next((r for name, r in records.items() if _key(name) == _key(wheel.name)), None)
     if record is None or record.machine.gpu is None:
         return made
@@ -78,9 +84,8 @@ def main() -> None:
         index = index_of([Catalogue("fusedops", "v1.0.0", wheels)], store, Withdrawals())
         write_index(index, folder / "index")
         with serve_in_background(folder / "index") as address, browser(folder / "profile") as page:
-            for name, (width, scheme, heading) in PICTURES.items():
+            for name, (width, scheme) in PICTURES.items():
                 page.open(f"{address}/", width=width, scheme=scheme)
-                page.value(f"document.querySelector('{heading}').scrollIntoView()")
                 page.picture(ROOT / "docs" / f"{name}.png", whole=False)
 
 

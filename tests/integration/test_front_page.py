@@ -102,7 +102,7 @@ def question(command: str, address: str, file: str) -> Question:
 @pytest.mark.nightly
 def test_each_command_installs_the_file_that_it_names(browse, installers: Installers) -> None:
     rows = commands(browse())
-    assert len(rows) > 60
+    assert len(rows) > 50
     for ask, of_row in ((installers.pip, 0), (installers.uv, 1)):
         expected = [file for row in rows for file in row[2]]
         asked = [question(row[of_row], installers.address, file) for row in rows for file in row[2]]
@@ -160,13 +160,16 @@ def test_the_line_itself_installs_the_file_that_it_names(
     installers: Installers, tmp_path: Path
 ) -> None:
     """Of the lines for this machine, one for each installer, requirement and file."""
-    page = served(installers).replace("ADDRESS_OF_THIS_PAGE/", f"{installers.address}/index/")
+    page = served(installers).replace("ADDRESS_OF_THE_INDEX/", f"{installers.address}/index/")
     lines = {
         (installer, re.findall('"fusedops[^"]*"', line)[0], file): line
         for *shown, files in commands(page)
         for file in filter(fits_here, files)
         for installer, line in zip(("pip", "uv"), shown, strict=True)
     }
+    universal = next(filter(fits_here, re.findall(r'href="files/(.*?)">universal', page)))
+    for line in re.findall(r"<pre>((?:uv )?pip install .*?)</pre>", page):
+        lines[line, "for all", universal] = html.unescape(line)
     assert len(lines) >= 8
     shell = Shell(tmp_path, installers.address)
     for (_, _, file), line in lines.items():
@@ -178,7 +181,7 @@ def test_the_line_itself_installs_the_file_that_it_names(
 
 def answers(page: str) -> list[str]:
     """The commands that the selector shows."""
-    (shown,) = re.findall(r'<div class="answer".*?<p>', page, re.S)
+    (shown,) = re.findall(r'<div class="answer".*?<details>', page, re.S)
     return [html.unescape(text) for text in re.findall(r"<pre[^>]*>(.*?)</pre>", shown, re.S)]
 
 
@@ -188,17 +191,26 @@ def choose(**values: str) -> str:
         f"form.{name}.value = {value!r}; form.dispatchEvent(new Event('input'));"
         for name, value in values.items()
     ]
-    return f"const form = document.querySelector('form'); {' '.join(steps)}"
+    return f"const form = document.querySelector('.questions'); {' '.join(steps)}"
 
 
 @pytest.mark.nightly
-def test_the_selector_gives_the_universal_wheel_first(browse, installers: Installers) -> None:
-    script = choose(toolkit="CUDA 12.4", torch="2.6", python="3.12", installer="uv")
-    index = f"uv pip install --default-index {installers.address}/index/cu124/torch2.6/"
-    assert answers(browse(script)) == [
-        f'{index} "fusedops==1.0.0"',
-        f'{index} "fusedops==1.0.0+cu124torch2.6"',
-    ]
+def test_the_selector_gives_the_small_wheel_below_the_command_for_all(
+    browse, installers: Installers
+) -> None:
+    page = browse(choose(toolkit="CUDA 12.4", torch="2.6", python="3.12", installer="uv"))
+    (answer,) = answers(page)
+    assert answer.startswith("uv pip install ")
+    for word in (
+        f" {installers.address}/index/cu124/torch2.6/ ",
+        '"fusedops==1.0.0+cu124torch2.6"',
+    ):
+        assert word in answer
+    pip, uv = re.findall(r"<pre[^>]*>(.*?)</pre>", page)[:2]
+    assert pip.startswith("pip install ")
+    assert uv.startswith("uv pip install ")
+    for command in (pip, uv):
+        assert f'{installers.address}/index/all/ "fusedops"' in html.unescape(command)
 
 
 @pytest.mark.nightly
@@ -212,9 +224,9 @@ def test_what_no_wheel_is_for_cannot_be_chosen(browse) -> None:
 def test_without_scripts_every_command_is_there(installers: Installers) -> None:
     page = served(installers)
     rows = commands(page)
-    assert len(rows) > 60
-    assert all("ADDRESS_OF_THIS_PAGE/" in pip for pip, _, _ in rows)
-    assert "<form hidden>" in page
+    assert len(rows) > 50
+    assert all("ADDRESS_OF_THE_INDEX/" in pip for pip, _, _ in rows)
+    assert '<form class="questions" hidden>' in page
 
 
 @pytest.fixture(scope="module")
@@ -223,46 +235,115 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield opened
 
 
+PAGES = {
+    "front": "",
+    "group": "cu130/torch2.11/",
+    "project": "cu130/torch2.11/fusedops/",
+    "all": "all/",
+    "all of a project": "all/fusedops/",
+    "files": "files/",
+}
+
+
 @pytest.mark.nightly
+@pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
 @pytest.mark.parametrize(
     ("scheme", "text"), [("light", "rgb(0, 0, 0)"), ("dark", "rgb(255, 255, 255)")]
 )
 def test_a_phone_shows_all_of_it_without_scrolling_sideways(
-    page: Page, installers: Installers, scheme: str, text: str
+    page: Page, installers: Installers, path: str, scheme: str, text: str
 ) -> None:
-    page.open(f"{installers.address}/index/", width=360, scheme=scheme)
+    page.open(f"{installers.address}/index/{path}", width=375, scheme=scheme)
     page.value("document.querySelectorAll('details').forEach(part => part.open = true)")
-    assert page.value("document.documentElement.scrollWidth") == 360
+    assert page.value("document.documentElement.scrollWidth") == 375
     wider = "[...document.querySelectorAll('body *')].filter(e => e.scrollWidth > e.clientWidth + 1"
     wider += " && getComputedStyle(e).display != 'inline').map(e => e.outerHTML.slice(0, 80))"
     assert page.value(wider) == []
     assert page.value("getComputedStyle(document.body).color") == text
 
 
-@pytest.mark.nightly
-def test_the_keyboard_is_enough(page: Page, installers: Installers) -> None:
-    """To choose, to copy the command, and to open a list."""
-    page.open(f"{installers.address}/index/")
-    clipboard = ["clipboardReadWrite", "clipboardSanitizedWrite"]
-    page.ask("Browser.grantPermissions", permissions=clipboard, origin=installers.address)
-    focus = "document.activeElement"
-    page.press("Tab")
-    assert page.value(f"{focus}.name") == "installer"
-    page.press("ArrowDown")
-    for name in ("toolkit", "torch", "python"):
-        page.press("Tab")
-        assert page.value(f"{focus}.name") == name
-    page.press("Tab")
-    outline = f"getComputedStyle({focus}).outlineStyle"
-    assert page.value(f"[{focus}.textContent, {outline}]") == ["Copy", "solid"]
+FOCUS = "document.activeElement"
+
+
+def press_until(page: Page, expression: str, key: str = "Tab") -> None:
+    """Press a key until an expression holds."""
+    deadline = time.monotonic() + 20
+    while not page.value(expression):
+        assert time.monotonic() < deadline, expression
+        page.press(key)
+
+
+def copy(page: Page) -> None:
+    """Copy the command at whose button the focus is."""
     page.press("Enter")
     deadline = time.monotonic() + 20
-    while page.value(f"{focus}.textContent") != "Copied":
+    while page.value(f"{FOCUS}.textContent") == "Copy":
         assert time.monotonic() < deadline
-    copied = page.value("navigator.clipboard.readText()")
-    assert copied.startswith("uv pip install --default-index ")
-    assert copied == page.value("document.querySelector('.answer pre').textContent")
-    while page.value(f"{focus}.tagName") != "SUMMARY":
-        page.press("Tab")
+    # A screen reader is told, too.
+    said = "document.querySelector('[role=status]').textContent"
+    assert page.value(f"[{FOCUS}.textContent, {said}]") == ["Copied", "Copied"]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("clipboard", ["clipboard", "no clipboard"])
+@pytest.mark.parametrize("path", [path for path in PAGES.values() if "files" not in path])
+def test_the_keyboard_copies_what_is_shown_first(
+    page: Page, installers: Installers, path: str, clipboard: str
+) -> None:
+    page.open(f"{installers.address}/index/{path}")
+    allowed = ["clipboardReadWrite", "clipboardSanitizedWrite"]
+    page.ask("Browser.grantPermissions", permissions=allowed, origin=installers.address)
+    page.value("navigator.clipboard.writeText('before')")
+    read = "navigator.clipboard.readText()"
+    if clipboard == "no clipboard":  # as on a page without TLS
+        page.value("Object.defineProperty(navigator, 'own', {value: navigator.clipboard}); 0")
+        page.value("Object.defineProperty(navigator, 'clipboard', {value: undefined}); 0")
+        read = "navigator.own.readText()"
+    press_until(page, f"{FOCUS}.textContent == 'Copy'")
+    assert page.value(f"getComputedStyle({FOCUS}).outlineStyle") == "solid"
+    copy(page)
+    copied = page.value(read)
+    assert copied == page.value("document.querySelector('pre').textContent")
+    assert f"{installers.address}/index/{path.removesuffix('fusedops/')}" in copied
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("path", list(PAGES.values())[1:])
+def test_every_page_leads_back(page: Page, installers: Installers, path: str) -> None:
+    page.open(f"{installers.address}/index/{path}")
+    page.press("Tab")
+    assert page.value(f"{FOCUS}.textContent") == "← All wheels"
     page.press("Enter")
-    assert page.value(f"{focus}.parentElement.open")
+    deadline = time.monotonic() + 20
+    while page.value("location.pathname") != "/index/":
+        assert time.monotonic() < deadline
+
+
+@pytest.mark.nightly
+def test_the_address_has_the_choice(page: Page, installers: Installers, tmp_path: Path) -> None:
+    """Made with the keyboard, restored where the address is opened: from a file, too."""
+    page.open(f"{installers.address}/index/")
+    press_until(page, f"{FOCUS}.textContent.trim().startsWith('A smaller wheel')")
+    page.press("Enter")
+    for name in ("installer", "toolkit"):
+        page.press("Tab")
+        assert page.value(f"{FOCUS}.name") == name
+        page.press("ArrowDown")
+    answer = "document.querySelector('.answer pre').textContent"
+    chosen, shown = page.value("location.hash"), page.value(answer)
+    assert chosen.startswith("#installer=uv&toolkit=CUDA+13.0&torch=")
+    assert shown.startswith("uv pip install ")
+    for word in ("/index/cu130/torch", '"fusedops==1.0.0+cu130"'):
+        assert word in shown
+    (tmp_path / "index.html").write_text(served(installers))
+    for place in (f"{installers.address}/index/", (tmp_path / "index.html").as_uri()):
+        page.open("about:blank")
+        page.open(f"{place}{chosen}")
+        restored = page.value(answer).replace(
+            f"{tmp_path.as_uri()}/", f"{installers.address}/index/"
+        )
+        assert restored == shown
+        assert page.value("document.querySelector('.more').open")
+        # What nobody can choose changes nothing.
+        page.value("location.hash = '#toolkit=CUDA+1.0&torch=%3Cb%3E'; 0")
+        assert page.value("document.querySelector('[name=toolkit]').value") == "CUDA 13.0"

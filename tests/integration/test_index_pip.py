@@ -98,6 +98,6 @@ def test_a_folder_answers_as_asked(index: Path) -> None:
         assert get(f"{address}/cpu/demo/", JSON) == (JSON, (page / "index.json").read_bytes())
         assert get(f"{address}/cpu/demo/")[0] == "text/html"
         assert get(f"{address}/", JSON) == ("text/html", (index / "index.html").read_bytes())
-        for path in ("/files/", "/nothing/", "/../dist/", "/%2e%2e/dist/"):
+        for path in ("/files/x/", "/nothing/", "/../dist/", "/%2e%2e/dist/"):
             with pytest.raises(urllib.error.HTTPError, match="404"):
                 get(f"{address}{path}")

@@ -102,6 +102,13 @@ FAULTS: list[tuple[str, object, str]] = [
     ("wheel.size", -1, "expected a number of bytes"),
     ("wheel.size", "1", 'expected a whole number, found "1"'),
     ("wheel.provenance", "//x", "expected the name of a file"),
+    ("about.source", "javascript:alert(1)", "wheels[1].about.source: expected an address of http"),
+    (
+        "about.module",
+        "a; rm",
+        'wheels[1].about.module: expected the name of a module, found "a; rm"',
+    ),
+    ("about.doctor", "yes", "wheels[1].about.doctor: expected true or false"),
     ("claims.archs", ["GTX"], "wheels[1].claims.archs[0]: "),
     ("claims.torch_release", "new", "wheels[1].claims: expected those of a wheel, found "),
 ]
@@ -114,7 +121,8 @@ def test_a_malformed_catalogue_is_one_line(
     document = json.loads(KEPT.read_text())
     wheel = document["wheels"][1]
     part, _, name = key.rpartition(".")
-    {"": document, "wheel": wheel, "claims": wheel["claims"]}[part][name] = value
+    about = wheel.setdefault("about", {})
+    {"": document, "wheel": wheel, "claims": wheel["claims"], "about": about}[part][name] = value
     path = tmp_path / "catalogue.json"
     path.write_text(json.dumps(document))
     with pytest.raises(MalformedError) as caught:

@@ -58,12 +58,12 @@ def test_the_files_of_an_index(index: Path) -> None:
     wheels = {NAME, "demo-1.0.0-py3-none-any.whl", "demo-0.9-py3-none-any.whl"}
     pages = {
         f"{folder}/index.{kind}"
-        for group in ("cpu", "cu130", "cu130/torch2.11")
+        for group in ("all", "cpu", "cu130", "cu130/torch2.11")
         for folder in (group, f"{group}/demo")
         for kind in ("html", "json")
     }
     beside = {f"files/{name}{end}" for name in wheels for end in ("", ".metadata")}
-    assert found == {"index.html", "all/demo/index.json"} | pages | beside
+    assert found == {"index.html", "files/index.html"} | pages | beside
 
 
 @pytest.mark.parametrize("group", ["cu130", "cu130/torch2.11"])
@@ -133,7 +133,8 @@ def test_lists_of_projects_and_groups(index: Path) -> None:
     assert document["projects"] == [{"name": "demo"}]
     groups = Links(index / "index.html").found
     assert {name: link["href"].partition("#")[0] for name, link in groups.items()} == {
-        **{name: f"{name}/" for name in ("cpu", "cu130", "cu130/torch2.11")},
+        **{name: f"{name}/" for name in ("all", "cpu", "cu130")},
+        **{"torch2.11": "cu130/torch2.11/", "All versions": "all/demo/"},
         "cu130-stable": "files/demo-1.0.0%2Bcu130-py3-none-manylinux_2_34_x86_64.whl",
         "pure": "files/demo-1.0.0-py3-none-any.whl",
     }
@@ -287,13 +288,14 @@ def test_a_command_asks_the_usual_index_for_what_this_one_lacks(tmp_path: Path) 
     helper = make_wheel(tmp_path, name="helper", claims=None, requires=("third", "demo"))
     index = build_index([IndexedWheel(one, ("cpu",)) for one in (demo, helper)], tmp_path / "index")
     (front,) = fronts(index)
-    (choice,) = front.choices
+    choice = front.one
+    assert choice is not None
     lacks = "'other>=1; python_version < \"3.12\"' third"
     assert choice.text("pip", "https://host/") == (
-        f'pip install {lacks} && pip install --index-url https://host/cpu/ "demo==1.0.0"'
+        f'pip install {lacks} && pip install --index-url https://host/all/ "demo"'
     )
     assert choice.text("uv", "https://host/") == (
-        f'uv pip install {lacks} && uv pip install --default-index https://host/cpu/ "demo==1.0.0"'
+        f'uv pip install {lacks} && uv pip install --default-index https://host/all/ "demo"'
     )
     page = (tmp_path / "index" / "cpu" / "demo" / "index.html").read_text()
     assert f"<pre>pip install {lacks} && pip install --index-url" in html.unescape(page)

@@ -14,6 +14,7 @@ import pytest
 
 from torchwheel.cli import main
 from torchwheel.index.catalogue import (
+    About,
     Catalogue,
     CatalogueWheel,
     SmokeRun,
@@ -25,9 +26,8 @@ from torchwheel.index.pages import index_pages
 from torchwheel.index.withdrawals import parse_withdrawals
 from torchwheel.index.writer import write_index
 from torchwheel.inspect.wheel import read_wheel
-from torchwheel_runtime.arch.releases import torch_releases
+from torchwheel_runtime.arch.releases import ToolkitRelease, torch_releases
 from torchwheel_runtime.errors import UsageError
-from torchwheel_runtime.versions import version_numbers
 from wheelmaker import make_wheel, stable, universal
 
 TAG = "py3-none-manylinux_2_28_x86_64"
@@ -134,7 +134,7 @@ def test_a_withdrawn_wheel_is_yanked_with_its_reason(releases: list[Catalogue]) 
     assert listed[f"demo-1.0.0-{TAG}.whl"]["yanked"] is False
     page = found[f"{GROUP}/demo/index.html"]
     assert page.count('data-yanked="wrong &lt;sums&gt;"') == 2
-    assert page.count("<div>withdrawn: wrong &lt;sums&gt;</div>") == 2
+    assert page.count('<div class="note">withdrawn: wrong &lt;sums&gt;</div>') == 2
 
 
 def test_a_small_wheel_is_not_offered_in_place_of_a_withdrawn_universal_one(
@@ -190,19 +190,147 @@ def test_the_front_page_shows_what_is_known_of_each_wheel(releases: list[Catalog
         "5551 passed",
     ):
         assert text in front, text
-    # Of wheels without records and front ends there is nothing to say.
+    # Of wheels without records there is nothing to say.
     small = pages([dataclasses.replace(releases[1], wheels=tuple(others))])["index.html"]
-    for title in ("Gates", "Smoke tests", "Front end"):
+    for title in ("Gates", "Smoke tests"):
         assert f"<th>{title}</th>" in front
         assert f"<th>{title}</th>" not in small
-    rows = re.findall(
-        r"<tr><td[^>]*>([\d.]+)</td><td[^>]*>([^<]*)</td>\n<td[^>]*>(.*?)</td></tr>", front
-    )
-    served = {torch: (by, re.findall(r'href="([^"]+)"', builds)) for torch, by, builds in rows}
-    assert list(served) == [
-        minor for minor in torch_releases() if version_numbers(minor) >= (2, 11)
+    gpus = re.findall(r'<span class="short">(.*?),?</span>', small)
+    assert gpus == ["8.0 (A100)", "9.0 (H100)"]
+
+
+def ordinary(folder: Path) -> Catalogue:
+    """A wheel for each torch, Python and toolkit, as an ordinary project has them."""
+    toolkits = [("cuda", "12.6", "8.0"), ("cuda", "13.0", "9.0a+PTX"), ("rocm", "6.4", "gfx942")]
+    made = []
+    for (backend, version, arch), torch, python in itertools.product(
+        toolkits, ("2.9", "2.10"), ("39", "310", "312")
+    ):
+        if version not in torch_releases()[torch].toolkits[backend]:
+            continue
+        toolkit = ToolkitRelease(backend, version).name
+        name = {"variant": f"{toolkit}-torch{torch}-cp{python}", "abi": "aten"}
+        built = {"backend": backend, "toolkit": toolkit, "toolkit_version": version}
+        claims = stable(archs=(arch,), torch_release=torch, **name, **built)
+        local, tag = f"1.0.0+{toolkit}torch{torch}", f"cp{python}-cp{python}-linux_x86_64"
+        made.append(entry(folder, DAY, version=local, tag=tag, claims=claims))
+    return Catalogue("demo", "v1.0.0", tuple(made))
+
+
+DAY = "2026-11-01T08:00:00Z"
+WIDE = {"tag": TAG, "claims": universal()}
+SMALL = {"tag": TAG, "claims": stable(), "version": "1.0.0+cu130"}
+OF_ONE_TORCH = stable(variant="cu130-torch2.13-cp312", abi="aten", torch_release="2.13")
+CP312 = {"tag": "cp312-cp312-linux_x86_64", "claims": OF_ONE_TORCH, "version": "1.0.0+cu130"}
+STAYS = "Such a torch stays as it is."
+# The wheels of a release; the index of its one command; what the page says of torch.
+ONE_COMMAND: dict[str, tuple[list[dict[str, Any]], str, str]] = {
+    "universal": ([WIDE], "all", "One wheel, for torch 2.6 or later."),
+    "with small ones": ([WIDE, SMALL], "all", "One wheel, for torch 2.6 or later."),
+    "stable": ([SMALL], "cu132/torch2.15", "One wheel, for torch 2.11 or later, CUDA 13."),
+    "alone": ([CP312], "cu130/torch2.13", "One wheel, for torch 2.13, CUDA 13, Python 3.12."),
+    "pure": ([{}], "all", "One wheel, for torch 2.6 or later."),
+}
+
+
+@pytest.mark.parametrize(("wheels", "group", "says"), ONE_COMMAND.values(), ids=ONE_COMMAND)
+def test_where_all_answers_lead_to_one_file_its_command_comes_first(
+    tmp_path: Path, wheels: list[dict[str, Any]], group: str, says: str
+) -> None:
+    """A torch stays as it is from the oldest on that the wheel is for: so the page names that."""
+    made = tuple(entry(tmp_path, DAY, **wheel) for wheel in wheels)
+    front = pages([Catalogue("demo", "v1.0.0", made)])["index.html"]
+    first = re.findall(r"<pre>(.*?)</pre>", front)[0]
+    assert f"ADDRESS_OF_THE_INDEX/{group}/ " in first
+    assert f"<p>{says}\n{STAYS}" in front
+    # What is left to choose is folded away: the smaller wheels.
+    _, folded, after = front.partition('<details class="more">')
+    assert bool(folded) == (len(wheels) > 1)
+    assert front.count("<form") == after.count('<form class="questions"') == (len(wheels) > 1)
+
+
+def test_a_wheel_for_each_torch_asks_beginning_with_the_commonest_set_up(tmp_path: Path) -> None:
+    front = pages([ordinary(tmp_path)])["index.html"]
+    assert "A wheel for each torch, 2.9 to 2.10." in front
+    assert STAYS not in front
+    assert '<details class="more">' not in front
+    options = {
+        name: re.findall(r"<option( selected)?>(.*?)<", of)
+        for name, of in re.findall(r'<select name="(\w+)">(.*?)</select>', front)
+    }
+    assert {name: [value for _, value in of] for name, of in options.items()} == {
+        "installer": ["pip", "uv"],
+        "toolkit": [
+            *(f"CUDA {v}" for v in ("13.0", "12.9", "12.8", "12.6")),
+            "ROCm 6.4",
+            "ROCm 6.3",
+        ],
+        "torch": ["2.10", "2.9"],
+        "python": ["3.12", "3.10", "3.9"],
+    }
+    # PyPI's newest torch that a wheel is for: not the newest toolkit.
+    chosen = [value for of in options.values() for selected, value in of if selected]
+    assert chosen == ["CUDA 12.8", "2.10", "3.12"]
+    gpus = re.findall(r"<li>(\S+ \S+): .*?>(.*?)</span>", front)
+    assert gpus == [
+        *(("CUDA 12.6", "8.0 (A100)"), ("CUDA 13.0", "9.0a+PTX (H100)")),
+        ("ROCm 6.4", "gfx942 (MI300)"),
     ]
-    assert served["2.11"] == ("stable", ["cu130/torch2.11/"])
+
+
+def test_versions_are_in_their_order(tmp_path: Path) -> None:
+    made = [release(tmp_path / "a", "1.9.0", 1), release(tmp_path / "b", "1.10.0", 2)]
+    found = pages(made)
+    document = json.loads(found[f"{GROUP}/demo/index.json"])
+    assert document["versions"] == ["1.9.0", "1.9.0+cu130", "1.10.0", "1.10.0+cu130"]
+    front = pages([ordinary(tmp_path / "c")])["index.html"]
+    assert re.findall(r'<a href="cu126/(\w.*?)/">', front) == ["torch2.10", "torch2.9"]
+    variants = re.findall(r"<tr><td><a [^>]*>(cu126.*?)<", front)
+    assert variants[:4] == [
+        *("cu126-torch2.9-cp39", "cu126-torch2.9-cp310", "cu126-torch2.9-cp312"),
+        "cu126-torch2.10-cp39",
+    ]
+
+
+def test_a_project_says_what_it_is_by_its_wheels(tmp_path: Path) -> None:
+    lines = "Summary: <b>Fast</b>\nLicense-Expression: MIT\nProject-URL: Docs, https://d.example/"
+    lines += "\nProject-URL: Source, javascript:alert(1)\nProject-URL: Homepage, http://s.example/"
+    lines += "\nRequires-Dist: torchwheel-runtime\n"
+
+    def describe(members: dict[str, bytes]) -> None:
+        name = "demo-1.0.0.dist-info/METADATA"
+        members[name] = members[name].replace(
+            b"Requires-Python", f"{lines}Requires-Python".encode()
+        )
+        members["demo/__main__.py"] = b""
+
+    made = entry(tmp_path, DAY, bend=describe)
+    index = all_of([Catalogue("demo", "v1.0.0", (made,))])
+    for docs, address in (("", "https://d.example/"), ("docs/", "docs/")):
+        front = next(index_pages(index, docs)).text()
+        for text in (
+            *("<p>&lt;b&gt;Fast&lt;/b&gt;</p>", "<span>MIT</span>"),
+            *(f'<a href="{address}">Documentation</a>', '<a href="http://s.example/">Source</a>'),
+            *('<a href="all/demo/">All versions</a>', "<pre>python -m demo</pre>"),
+            "<pre>torchwheel install demo --index ADDRESS_OF_THE_INDEX/</pre>",
+        ):
+            assert text in front, text
+    # Catalogues of old releases say nothing of it.
+    old = dataclasses.replace(made, about=About())
+    front = pages([Catalogue("demo", "v1.0.0", (old,))])["index.html"]
+    for title in ("Documentation", "Source", "Check"):
+        assert title not in front
+
+
+def test_folders_that_are_no_groups_answer_too(releases: list[Catalogue]) -> None:
+    found = pages(releases)
+    assert '<a href="demo/">demo</a>' in found["all/index.html"]
+    every = {wheel.file for one in releases for wheel in one.wheels}
+    for page in ("files/index.html", "all/demo/index.html", "all/helper/index.html"):
+        listed = set(re.findall(r"<a [^>]*>(.*?)</a>", found[page]))
+        assert listed <= every
+        assert listed >= {name for name in every if page.split("/")[1] in (name[:4], name[:6])}
+    assert set(re.findall(r"<a [^>]*>(.*?)</a>", found["files/index.html"])) == every
 
 
 def test_a_removed_file_is_not_listed(releases: list[Catalogue]) -> None:
@@ -228,7 +356,9 @@ def test_a_quarantined_project_has_a_page_and_no_file(releases: list[Catalogue])
     found = pages(releases, "projects: {demo: {status: quarantined, reason: unsafe}}")
     document = json.loads(found[f"{GROUP}/demo/index.json"])
     assert (document["files"], document["versions"]) == ([], [])
-    assert ".whl" not in found[f"{GROUP}/demo/index.html"]
+    for page in (f"{GROUP}/demo/", "all/demo/", ""):
+        assert ".whl" not in found[f"{page}index.html"]
+    assert "demo-" not in found["files/index.html"]
 
 
 def test_two_quarantined_projects_keep_their_names(releases: list[Catalogue]) -> None:

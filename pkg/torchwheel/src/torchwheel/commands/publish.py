@@ -202,6 +202,13 @@ def verify(options: argparse.Namespace) -> int:
         help="address of the repository whose workflow must have signed each catalogue at a tag "
         "(default: signatures are not asked for)",
     ),
+    option(
+        "--docs",
+        default="",
+        metavar="ADDRESS",
+        help="of the documentation that is published with the index, e.g. docs/ "
+        "(default: the one that the wheels name)",
+    ),
     MATRIX,
     TRUSTED_ROOT,
     examples=("index build catalogues --address 'https://host/releases/{tag}'",),
@@ -216,7 +223,8 @@ def index_build(options: argparse.Namespace) -> int:
     store = store_of(options.address, os.environ)
     places, out = options.catalogue, options.out
     believed = _believed_releases(options) if options.repository is not None else None
-    print(build_index_of_releases(places, store, options.yanked, out, believed))
+    docs = options.docs
+    print(build_index_of_releases(places, store, options.yanked, out, believed, docs))
     return 0
 
 

@@ -8,10 +8,13 @@ import dataclasses
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit
 
-from packaging.utils import parse_sdist_filename
+from packaging.metadata import InvalidMetadata, Metadata
+from packaging.utils import canonicalize_name, parse_sdist_filename
 
 from torchwheel.evidence.files import Believed, verify_published
 from torchwheel.index.needs import plain
@@ -27,6 +30,7 @@ from torchwheel_runtime.os_errors import explain
 from torchwheel_runtime.text import quote
 from torchwheel_runtime.versions import is_requirement, is_specifier
 
+T = TypeVar("T")
 FILE = "catalogue.json"
 SCHEMA = 1
 
@@ -64,6 +68,27 @@ class SmokeRun:
 
 
 @dataclasses.dataclass(frozen=True)
+class About:
+    """What a wheel tells people of its project; a text is empty if the wheel has none.
+
+    Attributes:
+        summary: one line.
+        license: an SPDX expression, or the name that older metadata has.
+        documentation: its address.
+        source: the address of the sources.
+        module: what Python imports, e.g. "flash_attn".
+        doctor: whether `python -m` of the module is torchwheel's doctor.
+    """
+
+    summary: str = ""
+    license: str = ""
+    documentation: str = ""
+    source: str = ""
+    module: str = ""
+    doctor: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
 class CatalogueWheel:
     """A published wheel.
 
@@ -79,6 +104,7 @@ class CatalogueWheel:
         gates: what each gate says, by the gate's name.
         smoke: the runs of its smoke tests.
         record: the asset with its build record.
+        about: what it tells people.
     """
 
     file: FileName
@@ -96,6 +122,7 @@ class CatalogueWheel:
     gates: dict[str, str] = dataclasses.field(default_factory=dict)
     smoke: tuple[SmokeRun, ...] = ()
     record: FileName | None = None
+    about: About = About()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +178,63 @@ def catalogue_wheel(wheel: Wheel, sha256: str, uploaded: str) -> CatalogueWheel:
             for one in wheel.metadata.requires_dist or ()
             if not _OF_EXTRA.search(str(one.marker or ""))
         ),
+        about=about_of(wheel),
     )
+
+
+_LINKS = {
+    "documentation": ("documentation", "docs"),
+    "source": ("source", "sourcecode", "repository", "github", "homepage"),
+}
+"""Labels of Project-URL, as PyPI reads them; the first that is there counts."""
+_LONGEST = {"summary": 512, "license": 80}
+"""Characters. Older metadata has the whole text of a license in that field."""
+
+
+def about_of(wheel: Wheel) -> About:
+    """What a wheel tells people of its project, as far as it is well-formed."""
+    metadata, members = wheel.metadata, frozenset(wheel.members)
+    labels = {
+        re.sub(r"[^a-z]", "", label.lower()): address
+        for label, address in (_field(metadata, lambda of: of.project_urls) or {}).items()
+        if is_address(address)
+    }
+    links = {
+        name: next((labels[label] for label in of_each if label in labels), "")
+        for name, of_each in _LINKS.items()
+    }
+    texts = {
+        "summary": _field(metadata, lambda of: of.summary),
+        "license": _field(metadata, lambda of: of.license_expression or of.license),
+    }
+    short = {
+        name: text or "" if len(text or "") <= _LONGEST[name] and (text or "").isprintable() else ""
+        for name, text in texts.items()
+    }
+    tops = {member.partition("/")[0].partition(".")[0] for member in members}
+    modules = sorted(top for top in tops if f"{top}/__init__.py" in members and top.isidentifier())
+    own = [top for top in modules if canonicalize_name(top) == wheel.name]
+    module = next(iter(own or modules), "")
+    requires = {canonicalize_name(one.name) for one in metadata.requires_dist or ()}
+    doctor = f"{module}/__main__.py" in members and "torchwheel-runtime" in requires
+    return About(**short, **links, module=module, doctor=doctor)
+
+
+def _field(metadata: Metadata, read: Callable[[Metadata], T]) -> T | None:
+    """A field of METADATA; None if it is malformed."""
+    try:
+        return read(metadata)
+    except InvalidMetadata:
+        return None
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is an address of http or https."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.netloc) and text.isprintable()
 
 
 def catalogue_text(catalogue: Catalogue) -> str:
@@ -173,7 +256,7 @@ def read_catalogue(path: Path) -> Catalogue:
         others=True,
         do=_DO,
         readers={Arch: parse},
-        shared=frozenset({Claims}),
+        shared=frozenset({Claims, About}),
     )
     for problem in _problems(catalogue):
         raise MalformedError(str(path), problem, _DO)
@@ -247,10 +330,19 @@ def _wheel_problems(wheel: CatalogueWheel) -> Iterator[tuple[str, str, str]]:
     for text in wheel.requires:
         if not is_requirement(text):
             yield "requires", 'requirements such as "einops>=0.7"', text
+    yield from _about_problems(wheel.about)
     if wheel.size < 0:
         yield "size", "a number of bytes", str(wheel.size)
     if wheel.claims and (problem := claims_file.problem_of(wheel.claims)):
         yield "claims", "those of a wheel", problem
+
+
+def _about_problems(about: About) -> Iterator[tuple[str, str, str]]:
+    for field in ("documentation", "source"):
+        if (found := getattr(about, field)) and not is_address(found):
+            yield f"about.{field}", "an address of http or https", found
+    if about.module and not about.module.isidentifier():
+        yield "about.module", "the name of a module", about.module
 
 
 def check_published(catalogues: Sequence[Catalogue]) -> None:

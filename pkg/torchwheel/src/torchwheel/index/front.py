@@ -1,14 +1,19 @@
 """The front page of an index: the command for each machine, and what every wheel was seen to do."""
 
 import dataclasses
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from packaging.tags import parse_tag
 
+from torchwheel.index.catalogue import About
 from torchwheel.index.groups import CPU, TorchBuild, accepts, torch_builds
 from torchwheel.index.listing import File, Index, IndexGroup
-from torchwheel_runtime.claims import Claims
+from torchwheel.index.needs import needs_of_claims
+from torchwheel_runtime.arch.model import BRANDS, Arch, CudaArch
+from torchwheel_runtime.arch.releases import gpu_names, torch_releases
+from torchwheel_runtime.versions import version_numbers
 
 ANY = "any"
 """For a torch that need not be named, or a Python."""
@@ -16,6 +21,9 @@ ANY = "any"
 
 _RANKS = {"universal": 0, "pure": 1}
 """Which wheels are listed first."""
+
+_USUAL_PYTHON = "3.12"
+"""The Python of the commonest set-up."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,26 +87,66 @@ class Front:
     Attributes:
         project: its name.
         version: the newest one that is offered.
-        choices: how to install it.
+        about: what its wheels tell of it.
+        torches: the releases of torch that its wheels are for: "2.6 or later", "2.9 to 2.11".
+        one: how to install it, if one wheel serves everybody or there is one alone.
+        choices: how to install what serves a certain machine; none that does the same as `one`.
         wheels: of that version, the universal one first.
-        torches: each torch minor, the libraries that serve it, and its builds that have a group.
     """
 
     project: str
     version: str
+    about: About
+    torches: str
+    one: InstallCommand | None
     choices: tuple[InstallCommand, ...]
     wheels: tuple[File, ...]
-    torches: tuple[tuple[str, str, tuple[str, ...]], ...]
 
     def values(self, field: str) -> tuple[str, ...]:
-        """The different values of a choice's field, in their order."""
-        return tuple(dict.fromkeys(getattr(choice, field) for choice in self.choices))
+        """The different values of a choice's field: toolkits in their order, the newest first."""
+        found = dict.fromkeys(getattr(choice, field) for choice in self.choices)
+        if field == "toolkit":
+            return tuple(found)
+        return tuple(
+            sorted(found, key=lambda one: (one == ANY, version_numbers(one)), reverse=True)
+        )
+
+    @property
+    def usual(self) -> InstallCommand:
+        """The choice for the commonest set-up."""
+        return _usual(self.choices)
+
+    @property
+    def kernels(self) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
+        """The archs that each toolkit's kernels are for, and what people call a GPU of each.
+
+        E.g. (("CUDA 13.0", (("8.0", "A100"), ("12.0+PTX", "RTX 50"))),).
+        """
+        claims = (file.wheel.claims for file in self.wheels)
+        every = (kernels for one in claims if one for kernels in needs_of_claims(one).kernels)
+        found = {
+            (BRANDS[one.backend], version_numbers(one.release), one.release, one.archs)
+            for one in every
+            if one.archs
+        }
+        return tuple(
+            (f"{brand} {release}", tuple((str(arch), _gpu_name(arch)) for arch in archs))
+            for brand, _, release, archs in sorted(found)
+        )
+
+    @property
+    def check(self) -> str:
+        """The command that shows whether what was installed works; empty if it is not known."""
+        if self.about.doctor:
+            return f"python -m {self.about.module}"
+        return f'python -c "import torch, {self.about.module}"' if self.about.module else ""
 
 
 def fronts(index: Index) -> Iterator[Front]:
     """A front for each project whose wheels have claims, of the newest version that is offered."""
     for project, every in index.whole.projects.items():
-        if files := [file for file in every if file.wheel.claims and not file.is_withdrawn]:
+        files = [file for file in every if file.wheel.claims and not file.is_withdrawn]
+        if files and not index.quarantined(project):
             yield _front(index, project, files)
 
 
@@ -106,14 +154,57 @@ def _front(index: Index, project: str, every: Sequence[File]) -> Front:
     final = [file for file in every if not file.version.is_prerelease] or every
     newest = final[0].public  # the newest file comes first
     files = [file for file in every if file.public == newest]
-    files.sort(key=lambda file: (_RANKS.get(file.kind.abi, 2) if file.kind else 3, file.wheel.file))
-    return Front(
-        project,
-        newest,
-        tuple(_choices(index, project, files)),
-        tuple(files),
-        tuple(_torches(index, files)),
+    files.sort(key=_rank)
+    choices = tuple(_choices(index, project, files))
+    one = _one_for_all(index, project, choices)
+    if one:
+        choices = tuple(choice for choice in choices if choice.small)
+    about = files[0].wheel.about
+    return Front(project, newest, about, _torches(files), one, choices, tuple(files))
+
+
+def _rank(file: File) -> tuple[object, ...]:
+    """The universal wheel first, torch2.9 before torch2.10."""
+    abi, variant = (file.kind.abi, file.kind.variant) if file.kind else ("", "")
+    parts = [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", variant)]
+    return _RANKS.get(abi, 2), parts, file.wheel.file
+
+
+def _one_for_all(
+    index: Index, project: str, choices: Sequence[InstallCommand]
+) -> InstallCommand | None:
+    """The command that does for everybody, if all choices lead to the same files."""
+    wide = [choice for choice in choices if not choice.small]
+    if not wide or any((own.files, own.python) != (wide[0].files, wide[0].python) for own in wide):
+        return None
+    usual, names = _usual(wide), set(wide[0].files.values())
+    # What a certain torch needs is offered to everybody in the groups of that torch alone.
+    alone = any(file.wheel.file in names for file in index.whole.yanked)
+    return dataclasses.replace(
+        usual, requirement=project, group=usual.group if alone else index.whole.name
     )
+
+
+def _usual(choices: Sequence[InstallCommand]) -> InstallCommand:
+    """The newest torch in PyPI's build of it."""
+    releases = torch_releases()
+
+    def rank(choice: InstallCommand) -> tuple[object, ...]:
+        facts = releases.get(choice.torch)
+        from_pypi = facts is not None and choice.toolkit == f"CUDA {facts.pypi}"
+        return from_pypi, version_numbers(choice.torch), choice.python == _USUAL_PYTHON
+
+    return max(choices, key=rank)
+
+
+def _torches(files: Sequence[File]) -> str:
+    """The known releases of torch that some wheel is for."""
+    ranges = {text for file in files if file.kind for text in file.kind.ranges}
+    known = [minor for minor in torch_releases() if any(accepts(text, minor) for text in ranges)]
+    if not known:
+        return ""
+    later = any(accepts(text, "99") for text in ranges)
+    return f"{known[0]} or later" if later else " to ".join(dict.fromkeys((known[0], known[-1])))
 
 
 def _choices(index: Index, project: str, files: Sequence[File]) -> Iterator[InstallCommand]:
@@ -167,24 +258,24 @@ def _order(build: TorchBuild | None) -> tuple[object, ...]:
     return build.toolkit.backend != "cuda", *(-number for number in numbers)
 
 
-def archs_of(claims: Claims) -> list[str]:
-    """The archs of each toolkit or library with kernels: "cu130: 8.0 9.0"."""
-    named = [(part.name, part.archs) for part in claims.parts if part.kind == "kernels"]
-    found = named or [(claims.toolkit or "", claims.archs)]
-    return [f"{name}: {' '.join(map(str, archs))}" for name, archs in found if archs]
+def groups_by_toolkit(index: Index) -> list[tuple[str, bool, list[str]]]:
+    """Of each toolkit: its name, whether it has a group, and its torches that have one."""
+    names = {index.whole.name, *(group.name for group in index.groups)}
+    toolkits = {build.toolkit.name: build for build in torch_builds()}
+    torches: dict[str, list[str]] = {}
+    for toolkit, _, torch in sorted(name.partition("/") for name in names):
+        torches.setdefault(toolkit, []).extend([torch] if torch else [])
+    return [
+        (toolkit, toolkit in names, sorted(torches[toolkit], key=_torch_numbers, reverse=True))
+        for toolkit in sorted(torches, key=lambda name: _order(toolkits.get(name)))
+    ]
 
 
-def _torches(index: Index, files: Sequence[File]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    names = {group.name for group in index.groups}
-    builds = torch_builds()
-    parts = [part for file in files if file.wheel.claims for part in file.wheel.claims.parts]
-    for minor in dict.fromkeys(build.torch for build in builds):
-        own = [build.toolkit.name for build in builds if build.torch == minor]
-        served = tuple(name for name in own if f"{name}/torch{minor}" in names)
-        front_ends = [
-            part.name
-            for part in parts
-            if part.kind == "front_end" and accepts(part.needs.torch_range, minor)
-        ]
-        if served:
-            yield minor, ", ".join(dict.fromkeys(front_ends)), served
+def _torch_numbers(name: str) -> tuple[int, ...]:
+    return version_numbers(name.removeprefix("torch"))
+
+
+def _gpu_name(arch: Arch) -> str:
+    """What people call a GPU of an arch; empty if that is not known."""
+    chip = f"{arch.major}.{arch.minor}" if isinstance(arch, CudaArch) else arch.name
+    return gpu_names().get(chip, "")

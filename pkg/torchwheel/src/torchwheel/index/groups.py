@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from packaging.specifiers import SpecifierSet
 
+from torchwheel.index.needs import ALL
 from torchwheel_runtime.arch.model import Backend
 from torchwheel_runtime.arch.releases import ToolkitRelease, TorchFacts, torch_releases
 from torchwheel_runtime.claims import Abi, Claims
@@ -50,6 +51,14 @@ def torch_builds(releases: Mapping[str, TorchFacts] | None = None) -> tuple[Torc
 def _known_builds() -> Mapping[str, TorchBuild]:
     """All known builds of torch, by their groups."""
     return {build.group: build for build in torch_builds()}
+
+
+def group_title(name: str) -> str:
+    """What a group is for: "torch 2.11 for CUDA 13.0"; empty if the name is of no known kind."""
+    toolkits = {build.toolkit.name: f"any torch for {build.toolkit}" for build in torch_builds()}
+    if build := _known_builds().get(name):
+        return f"torch {build.torch} for {build.toolkit}"
+    return {CPU: "torch for the CPU", ALL: "every wheel", **toolkits}.get(name, "")
 
 
 class WheelKind(NamedTuple):

@@ -229,6 +229,10 @@ class Index:
         # Only a toolkit that no torch was published for has no group of its own.
         return min(groups, key=lambda g: own.index(g.name) if g.name in own else len(own))
 
+    def quarantined(self, project: str) -> bool:
+        """Whether nothing of a project is offered."""
+        return project in self.statuses and self.statuses[project].state == "quarantined"
+
 
 def index_of(catalogues: Sequence[Catalogue], store: Store, withdrawals: Withdrawals) -> Index:
     """The index of all releases: a pure function of their catalogues.

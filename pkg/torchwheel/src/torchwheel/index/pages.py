@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import jinja2
 
-from torchwheel.index.front import archs_of, fronts, install_command
-from torchwheel.index.listing import File, Index, IndexGroup
-from torchwheel.index.needs import KEY
+from torchwheel.index.front import fronts, groups_by_toolkit, install_command
+from torchwheel.index.groups import group_title
+from torchwheel.index.listing import FILES, File, Index, IndexGroup
+from torchwheel.index.needs import ALL, KEY
 from torchwheel.index.withdrawals import ProjectStatus
 from torchwheel_runtime.text import size_text
 
@@ -48,44 +49,60 @@ class _Listing:
     json: tuple[bytes, ...]
 
 
-def index_pages(index: Index) -> Iterator[Page]:
-    """Every page of an index."""
-    front = _template("front.html.j2").render(
-        fronts=list(fronts(index)), groups=index.groups, archs_of=archs_of, size_text=size_text
+def index_pages(index: Index, docs: str = "") -> Iterator[Page]:
+    """Every page of an index.
+
+    Args:
+        index: what it offers.
+        docs: the address of the documentation, if it is published with the index.
+    """
+    yield _page(
+        "index.html",
+        "front.html.j2",
+        **{"root": "./", "docs": docs, "fronts": list(fronts(index)), "all": ALL},
+        **{"groups": groups_by_toolkit(index), "size_text": size_text},
     )
-    yield Page(("index.html",), (front.encode(),))
     # Most groups list the same files: an entry differs by the depth of its page and by its note.
     list_files = functools.cache(functools.partial(_listing, functools.cache(_entry)))
     projects = index.whole.projects.items()
     bundled = [name for name, files in projects if all(file.kind is None for file in files)]
     documents: dict[tuple[str, _Listing], list[str]] = defaultdict(list)
-
-    def list_project(group: IndexGroup, project: str) -> _Listing:
-        status = index.statuses.get(project)
-        files = () if status and status.state == "quarantined" else group.projects[project]
-        root = "../" * (len(group.name.split("/")) + 1)
-        listing = list_files(files, tuple(map(group.yanked.get, files)), root)
-        documents[project, listing].append(f"{group.name}/{project}/index.json")
-        return listing
-
-    for group in index.groups:
+    for group in (index.whole, *index.groups):
         yield from _group_pages(group)
-        for project in group.projects:
-            rows = list_project(group, project).rows
-            head, tail = _around_rows(group, project, index.statuses.get(project))
-            yield Page((f"{group.name}/{project}/index.html",), (head, *rows, tail))
-    for project in index.whole.projects:
-        # A document alone: it is for `torchwheel install`, and pip has the groups.
-        list_project(index.whole, project)
+        for project, offered in group.projects.items():
+            folder, status = f"{group.name}/{project}", index.statuses.get(project)
+            files, root = () if index.quarantined(project) else offered, _root_from(folder)
+            listing = list_files(files, tuple(map(group.yanked.get, files)), root)
+            documents[project, listing].append(f"{folder}/index.json")
+            missing = sorted({text for file in files for text in group.missing(file)})
+            command = install_command(f"{_ADDRESS}{group.name}/", project, missing)
+            head, tail = _around_rows(root, project, group.name, command, status)
+            yield Page((f"{folder}/index.html",), (head, *listing.rows, tail))
     for (project, listing), paths in documents.items():
         head = _head_json(project, index.statuses.get(project), bundled)
         yield Page(tuple(paths), (head, *listing.json))
+    of_each = (files for name, files in projects if not index.quarantined(name))
+    every = tuple(file for files in of_each for file in files)
+    rows = list_files(every, tuple(map(index.whole.yanked.get, every)), "../").rows
+    head, tail = _around_rows("../", "Files", "all projects")
+    yield Page((f"{FILES}/index.html",), (head, *rows, tail))
+
+
+def _root_from(folder: str) -> str:
+    """The way from a folder of the index to its root."""
+    return "../" * (folder.count("/") + 1)
+
+
+def _page(path: str, template: str, **fields: object) -> Page:
+    """A page of a template."""
+    text = _template(template).render(address=_ADDRESS, api_version=API_VERSION, **fields)
+    return Page((path,), (text.encode(),))
 
 
 def _group_pages(group: IndexGroup) -> Iterator[Page]:
     """The list of a group's projects."""
-    page = _template("group.html.j2").render(group=group, api_version=API_VERSION)
-    yield Page((f"{group.name}/index.html",), (page.encode(),))
+    fields = {"group": group, "title": group_title(group.name), "root": _root_from(group.name)}
+    yield _page(f"{group.name}/index.html", "group.html.j2", **fields)
     document = {
         "meta": {"api-version": API_VERSION},
         "projects": [{"name": name} for name in group.projects],
@@ -94,23 +111,17 @@ def _group_pages(group: IndexGroup) -> Iterator[Page]:
 
 
 def _around_rows(
-    group: IndexGroup, project: str, status: ProjectStatus | None
+    root: str, project: str, group: str, command: str = "", status: ProjectStatus | None = None
 ) -> tuple[bytes, bytes]:
-    """What comes before and after the rows of a project's HTML page."""
-    missing = {text for file in group.projects[project] for text in group.missing(file)}
-    text = _template("project.html.j2").render(
-        api_version=API_VERSION,
-        group=group,
-        project=project,
-        status=status,
-        rows=_ROWS,
-        command=install_command(_ADDRESS, project, sorted(missing)).partition(_ADDRESS),
-    )
-    head, _, tail = text.partition(_ROWS)
+    """What comes before and after the rows of a page with files."""
+    fields = {"root": root, "project": project, "group": group, "rows": _ROWS}
+    page = _page("", "project.html.j2", command=command, status=status, **fields)
+    head, _, tail = page.text().partition(_ROWS)
     return head.encode(), tail.encode()
 
 
-_ADDRESS = "ADDRESS_OF_THE_FOLDER_ABOVE"
+_ADDRESS = "ADDRESS_OF_THE_INDEX/"
+"""Stands for the address of the index's root, which a page learns in the browser."""
 _ROWS = "\0"
 """Stands for the rows in the template's text, which has no such character."""
 
@@ -143,7 +154,7 @@ def _listing(
         entry(file, "" if file.is_absolute else root, why)
         for file, why in zip(files, yanked, strict=True)
     ]
-    versions = json.dumps(sorted(dict.fromkeys(file.wheel.version for file in files)))
+    versions = json.dumps([str(one) for one in sorted({file.version for file in files})])
     return _Listing(
         _without_first_separator([row for row, _ in entries]),
         (
@@ -196,7 +207,7 @@ def _entry(file: File, root: str, why: str | None) -> tuple[bytes, bytes]:
         f"<a {link}>{html.escape(wheel.file)}</a>{_note_html(file, why)}",
         size_text(wheel.size, decimals=2),
         html.escape(wheel.requires_python or ""),
-        wheel.uploaded,
+        wheel.uploaded[:10],
     ]
     row = "".join(f"<td>{cell}</td>" for cell in cells)
     return f"\n<tr>{row}</tr>".encode(), f",\n{text}".encode()
@@ -206,7 +217,7 @@ def _note_html(file: File, why: str | None) -> str:
     if why is None:
         return ""
     kind = "withdrawn" if file.withdrawn else "by its version alone"
-    return f"<div>{kind}: {html.escape(why)}</div>"
+    return f'<div class="note">{kind}: {html.escape(why)}</div>'
 
 
 @functools.cache

@@ -64,6 +64,7 @@ def build_index_of_releases(
     yanked: Path,
     out: Path,
     believed: Believed | None = None,
+    docs: str = "",
 ) -> str:
     """Replace `out` with the index of all releases, whose files stay in their store.
 
@@ -73,6 +74,7 @@ def build_index_of_releases(
         yanked: the file of what was withdrawn.
         out: the index's folder.
         believed: if given, every catalogue must be signed by the workflow that releases.
+        docs: the address of the documentation that is published with it.
 
     Returns:
         A line that says how much is in it, after one for each removal of what is in no release.
@@ -83,17 +85,17 @@ def build_index_of_releases(
         found = f"expected a {FILE} of a release, found none; download it"
         raise UsageError(f"{join_names(map(str, places))}: {found}")
     index = index_of(catalogues, store, withdrawals)
-    write_index(index, out)
+    write_index(index, out, docs)
     wheels = sum(map(len, index.whole.projects.values()))
     gone = withdrawals.gone([wheel for catalogue in catalogues for wheel in catalogue.wheels])
     counts = f"releases: {len(catalogues)}, wheels: {wheels}, groups: {len(index.groups)}"
     return "\n".join([*(f"warning: {line}" for line in gone), f"{out}: {counts}"])
 
 
-def write_index(index: Index, out: Path) -> None:
+def write_index(index: Index, out: Path, docs: str = "") -> None:
     """Replace `out` with the pages of an index; its files lie in a store."""
     with files.make_folder_atomically(out) as temporary:
-        _write_pages(index, temporary, out)
+        _write_pages(index, temporary, out, docs)
 
 
 def _write_store(folder: Path, wheels: Mapping[str, Path], beside: Mapping[str, bytes]) -> None:
@@ -104,9 +106,9 @@ def _write_store(folder: Path, wheels: Mapping[str, Path], beside: Mapping[str, 
         (folder / name).write_bytes(content)
 
 
-def _write_pages(index: Index, folder: Path, old: Path) -> None:
+def _write_pages(index: Index, folder: Path, old: Path, docs: str = "") -> None:
     """Write the pages to `folder`; those that `old` has already become links to the old."""
-    for page in index_pages(index):
+    for page in index_pages(index, docs):
         first, *others = [folder / path for path in page.paths]
         first.parent.mkdir(parents=True, exist_ok=True)
         if not _link_equal(old / page.paths[0], first, page.parts):

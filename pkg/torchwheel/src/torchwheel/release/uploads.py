@@ -9,11 +9,11 @@ import email.utils
 import io
 from collections.abc import Iterator, Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
 from packaging.metadata import Metadata
 from packaging.utils import canonicalize_name
 
+from torchwheel.index.catalogue import is_address
 from torchwheel.inspect.wheel import Wheel, parse_metadata
 from torchwheel.release.sdists import Sdist
 from torchwheel_runtime.errors import TorchwheelError
@@ -112,20 +112,12 @@ def _address_faults(metadata: Metadata) -> Iterator[str]:
             yield f"Project-URL: {expected}, found {quote(label)}"
         addresses[f"Project-URL {label}"] = place
     for field, address in addresses.items():
-        if address is not None and not _is_address(address):
+        if address is not None and not is_address(address):
             yield f"{field}: expected an address of http or https, found {quote(address)}"
     people = {"Author-email": metadata.author_email, "Maintainer-email": metadata.maintainer_email}
     for field, person in people.items():
         if person and not _is_mail_address(email.utils.parseaddr(person)[1]):
             yield f"{field}: expected an e-mail address, found {quote(person)}"
-
-
-def _is_address(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.netloc) and text.isprintable()
 
 
 def _is_mail_address(text: str) -> bool:

@@ -31,6 +31,12 @@ def arch_names(backend: Backend) -> tuple[str, ...]:
     return tuple(str(arch) for arch in sorted(map(parse, names)))
 
 
+@functools.cache
+def gpu_names() -> Mapping[str, str]:
+    """What people call a GPU of an arch: {"9.0": "H100", "gfx942": "MI300", …}."""
+    return dict(data.read("arch_names.json")["gpus"])
+
+
 @dataclasses.dataclass(frozen=True)
 class ToolkitRelease:
     """A release of a toolkit, e.g. CUDA "13.0" or "13.0.88"."""
