@@ -31,6 +31,7 @@ from torchwheel.matrix.load import load  # noqa: E402
 from torchwheel.matrix.variants import select  # noqa: E402
 from torchwheel.smoke.smoke_record import SCHEMA, SmokeRecord  # noqa: E402
 from torchwheel_runtime.json_files import read_json  # noqa: E402
+from wheelmaker import make_wheel  # noqa: E402
 
 DATE = "2026-11-26T12:00:00Z"
 PICTURES = {
@@ -61,6 +62,12 @@ def entry(wheel: Path, records: dict[str, SmokeRecord]) -> CatalogueWheel:
     return dataclasses.replace(made, size=record.size, smoke=(run,))
 
 
+def bundled(folder: Path, name: str, version: str) -> CatalogueWheel:
+    """A package that all wheels need."""
+    wheel = make_wheel(folder, name=name, version=version, claims=None, requires=())
+    return read_wheel_entry(read_wheel(wheel), DATE)
+
+
 def _key(file: str) -> tuple[str, ...]:
     """Version, Python and ABI of a wheel's name, and whether it is for one platform."""
     _, version, python, abi, platform = file.removesuffix(".whl").split("-")
@@ -80,6 +87,9 @@ def main() -> None:
         folder = Path(scratch)
         variants = select(load(ROOT / "matrix.yaml"), ["release"])
         wheels = tuple(entry(stub(folder, variant), records) for variant in variants)
+        wheels += tuple(
+            map(bundled, [folder] * 2, ("torchwheel_runtime==0.1.0", "packaging==26.0"))
+        )
         store = Store("https://example.org/{tag}")
         index = index_of([Catalogue("fusedops", "v1.0.0", wheels)], store, Withdrawals())
         write_index(index, folder / "index")
