@@ -86,7 +86,7 @@ def test_rows_longer_than_a_clusters_shared_memory():
     args = case.inputs((1, 500_001), torch.float32, CPU)
     assert_close(case.ours(*args), case.exact(*wide(args)), torch.float32, case)
     grad = torch.randn_like(y)
-    actual = torch.ops.fusedops.softmax_backward(grad, y, 1.0)
+    actual = torch.ops.fusedops.softmax_backward(grad, y, scale=1.0)
     right = (y.double() * (grad - (y * grad).double().sum())).float()
     torch.testing.assert_close(actual, right, rtol=1e-4, atol=1e-9)
 
