@@ -140,10 +140,127 @@ __global__ void __launch_bounds__(Backward::kMost)
   }
 }
 
-}  // namespace fusedops::kernels::norm_detail
+// The same for long rows, in clusters (row_cluster.cuh). The sums of g (x - mean) become those of
+// g n once the deviation is known.
+template <class F, Rows kRows>
+__global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
+    backward_cluster_kernel(const NormBackwardTensors t, Scale<float>* __restrict__ scales,
+                            std::int64_t cols, const Constants<float> c, unsigned held) {
+  if constexpr (cluster::kSupported) {
+    using T = typename F::T;
+    using Part = row_cluster::Part<2>;
+    constexpr int V = kLanes<T>, kSums = F::kCentered ? 3 : 2;  // of squares, g n, g
+    constexpr int kBatch = 2;
+    __shared__ row_cluster::Room<1> room;
+    __shared__ row_cluster::Room<kSums> more_room;
+    FUSEDOPS_DYNAMIC_SHARED(Packed, places);
+    overlap::wait();
+    const auto* const x_data = static_cast<const T*>(t.x);
+    const auto* const grad_data = static_cast<const T*>(t.grad);
+    const auto* const gamma_data = static_cast<const T*>(t.gamma);
+    const auto* const more_data = static_cast<const T*>(t.grad_sum);
+    auto* const out = static_cast<T*>(t.grad_x);
+    const std::int64_t row = blockIdx.x / cluster::size();
+    const Place<T, kRows> p(row, cols);
+    const std::int64_t begin = p.row + p.span.head;
+    const Part part(places, held, static_cast<unsigned>(p.span.vectors));
+    const Packed* const in[2] = {as_packed(x_data + begin), as_packed(grad_data + begin)};
+    part.start(in);
+    const bool has_edge = !p.kWhole && part.own < static_cast<unsigned>(p.span.edges);
+    const std::int64_t edge_column = p.span.template edge<V>(static_cast<int>(part.own));
+    float edge_x = 0, edge_g = 0;
+    if (has_edge) {
+      edge_x = widen(x_data[p.row + edge_column]);
+      edge_g = widen(grad_data[p.row + edge_column]) * widen(gamma_data[edge_column]);
+    }
+    float mean[1] = {0};
+    if constexpr (F::kCentered) {
+      mean[0] = edge_x;
+      part.first_pass(in, [&](unsigned, const Part::Vectors& of) {
+        float x[V];
+        widen<T>(x, of[0]);
+        mean[0] += sum_of_lanes(x, [](float each) { return each; });
+      });
+      row_cluster::sum_of_row(mean, room);
+      mean[0] = c.exact_mean(mean[0]);
+    }
+    Vector<T> gammas[kBatch];
+    const auto ask = [&](unsigned v, int j) {
+      gammas[j] = p.columns(gamma_data + std::int64_t{v} * V);
+    };
+    float sums[kSums] = {};
+    const auto sum = [&](unsigned, const Part::Vectors& of, bool, int j) {
+      float x[V], g[V], gamma[V], squares = 0, product = 0, plain = 0;
+      widen(gamma, gammas[j]);
+      widen<T>(x, of[0]);
+      widen<T>(g, of[1]);
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        x[i] -= mean[0];
+        g[i] *= gamma[i];
+        squares = fmaf(x[i], x[i], squares);
+        product = fmaf(g[i], x[i], product);
+        if constexpr (F::kCentered) plain += g[i];
+      }
+      sums[0] += squares;
+      sums[1] += product;
+      if constexpr (F::kCentered) sums[2] += plain;
+    };
+    if constexpr (F::kCentered) {
+      part.template next_pass<kBatch>(in, ask, sum);
+    } else {
+      part.template first_pass<kBatch, false>(in, ask, sum);
+    }
+    if (has_edge) {
+      sums[0] += (edge_x - mean[0]) * (edge_x - mean[0]);
+      sums[1] += edge_g * (edge_x - mean[0]);
+      if (F::kCentered) sums[kSums - 1] += edge_g;
+    }
+    row_cluster::sum_of_row(sums, more_room);
+    cluster::arrive();  // waits at the end: other blocks read this one's sums until here
+    const float scale = math::inverse_sqrt(fmaf(sums[0], c.inverse_n, c.eps));
+    const float mean_gn = sums[1] * scale * c.inverse_n;
+    const float mean_g = F::kCentered ? sums[kSums - 1] * c.inverse_n : 0;
+    if (part.own == 0) scales[row] = {mean[0], scale};
+    const auto of_x = [&](float g, float x) {
+      return scale * (g - mean_g - (x - mean[0]) * scale * mean_gn);
+    };
+    part.template next_pass<kBatch>(in, ask, [&](unsigned v, const Part::Vectors& of, bool, int j) {
+      const std::int64_t to = begin + std::int64_t{v} * V;
+      float x[V], g[V], gamma[V], add[V] = {};
+      widen(gamma, gammas[j]);
+      if (more_data) widen(add, fusedops::load(more_data + to));
+      widen<T>(x, of[0]);
+      widen<T>(g, of[1]);
+#pragma unroll
+      for (int i = 0; i < V; ++i) x[i] = of_x(g[i] * gamma[i], x[i]) + add[i];
+      store(out + to, narrow<T>(x));
+    });
+    if (has_edge) {
+      const std::int64_t to = p.row + edge_column;
+      out[to] = narrow<T>(of_x(edge_g, edge_x) + (more_data ? widen(more_data[to]) : 0));
+    }
+    cluster::wait();
+  }
+}
 
-namespace fusedops::kernels {
-namespace norm_detail {
+// Launches a kernel for the gradients of the rows.
+template <class F, class A>
+gpu::Status launch_backward_rows(const Norm& call, const NormBackwardTensors& t, Scale<A>* scales,
+                                 gpu::Stream stream) {
+  using T = typename F::T;
+  if constexpr (sizeof(T) < sizeof(double)) {
+    if (call.cols / kLanes<T> > Backward::kVectors * Backward::kMost && can_use_clusters(call)) {
+      return launch_in_clusters<T>(call, 2, &backward_cluster_kernel<F, Rows::whole>,
+                                   &backward_cluster_kernel<F, Rows::shifted>, stream, t, scales,
+                                   call.cols, constants_of<A>(call));
+    }
+  }
+  const RowBlock block = any_block<T, Backward>(call);
+  return overlap::launch(&backward_row_kernel<F>,
+                         std::min(block.blocks(call.rows), gpu::kMostBlocks), block.dim(), stream,
+                         t, scales, call.rows, call.cols, constants_of<A>(call));
+}
 
 constexpr int kInFlight = 2;  // vectors in flight, of each input
 
@@ -235,10 +352,7 @@ gpu::Status launch_backward(const Norm& call, const NormBackwardTensors& t, gpu:
   std::int64_t rows = 0, tail_column = 0;
   int tail = 0;
   if (call.rows > 0) {
-    const RowBlock block = any_block<T, Backward>(call);
-    const std::int64_t blocks = std::min(block.blocks(call.rows), gpu::kMostBlocks);
-    gpu::Status status = overlap::launch(&backward_row_kernel<F>, blocks, block.dim(), stream, t,
-                                         scales, call.rows, call.cols, constants_of<A>(call));
+    gpu::Status status = launch_backward_rows<F>(call, t, scales, stream);
     if (status != gpu::kSuccess) return status;
     const Tiling tiling = gain_tiling(call);
     of_beta += partials(tiling, V);
@@ -258,7 +372,9 @@ gpu::Status launch_backward(const Norm& call, const NormBackwardTensors& t, gpu:
   return status == gpu::kSuccess && F::kCentered ? sum(t.grad_beta, of_beta) : status;
 }
 
-}  // namespace norm_detail
+}  // namespace fusedops::kernels::norm_detail
+
+namespace fusedops::kernels {
 
 using namespace norm_detail;
 

@@ -4,6 +4,7 @@
 
 #include <type_traits>
 
+#include "kernels/norm_cluster.cuh"
 #include "kernels/norm_form.cuh"
 #include "kernels/norm_kernels.cuh"
 #include "kernels/tiling.h"
@@ -30,7 +31,7 @@ struct Shapes {
   using Middle =
       If<kSums, If<kHalf, Small, Shape<2, 1024, 1, 1>>, Shape<4, 512, 2, kHeavy ? 1 : 4>>;
   using Large = If<kSums, Shape<4, 1024, 1, 1>, Shape<8, 1024, 1, 1, false, kHalf>>;
-  using Longest = If<kSums, Shape<4, 1024, 1, 1, true>, Shape<8, 512, 2, 1, true, kHalf>>;
+  using Longest = If<kSums, Shape<4, 1024, 1, 1, true>, Large>;
   using Shifted = If<kSums, Shape<2, 1024, 1, 0>, Shape<4, 1024, 1, 1>>;
 };
 
@@ -80,6 +81,17 @@ gpu::Status launch_rows(const Norm& call, const NormTensors& tensors, gpu::Strea
                                   constants_of<float>(call));
 }
 
+// Launches a kernel for rows in the shared memory of clusters, of `inputs` tensors: `whole` for
+// rows of whole vectors, `shifted` for others.
+template <class T, class Kernel, class... Arguments>
+gpu::Status launch_in_clusters(const Norm& call, int inputs, Kernel whole, Kernel shifted,
+                               gpu::Stream stream, Arguments... arguments) {
+  const auto layout =
+      row_cluster::layout(call.cols / kLanes<T>, inputs, inputs * 32 * row_cluster::kKiB);
+  return row_cluster::launch(call.cols % kLanes<T> == 0 ? whole : shifted, call.rows, layout,
+                             stream, arguments..., layout.held);
+}
+
 // The block of a kernel for rows of any length, with shape S.
 template <class T, class S>
 RowBlock any_block(const Norm& call) {
@@ -103,6 +115,27 @@ gpu::Status general_norm(const Norm& call, const NormTensors& tensors, gpu::Stre
 gpu::Status layer_norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream);
 gpu::Status rms_norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream);
 
+// Whether there are kernels for rows in the shared memory of clusters.
+inline bool can_use_clusters(const Norm& call) {
+  return is_narrow(call.cols) && gpu::has_clusters();
+}
+
+// Whether rows lie there: where they fit into no shape, and where that was measured to be faster
+// (H100, H200). A layer norm reads what a cluster cannot hold three times, the general kernel
+// twice.
+template <class F>
+bool in_clusters(const Norm& call) {
+  using By = Shapes<F>;
+  constexpr std::int64_t V = kLanes<typename F::T>, kLong = 8192, kInputs = By::kSums ? 2 : 1;
+  const std::int64_t vectors = call.cols / V, bytes = vectors * kVectorBytes * kInputs;
+  const bool fit =
+      call.cols % V != 0
+          ? fits<typename By::Tiny>(vectors) || fits<typename By::Shifted>(vectors)
+          : fits<typename By::Longest>(vectors) && !(By::kHeavy && !By::kSums && vectors >= kLong);
+  // The GPU is asked last: short rows are many calls.
+  return !fit && !(F::kCentered && bytes > row_cluster::kMostBytes) && can_use_clusters(call);
+}
+
 // Uses the first shape that the row fits.
 template <class F, class S, class... Longer>
 gpu::Status launch_whole(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
@@ -119,7 +152,14 @@ gpu::Status launch_whole(const Norm& call, const NormTensors& tensors, gpu::Stre
 template <class F>
 gpu::Status launch_norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
   using By = Shapes<F>;
-  constexpr int V = kLanes<typename F::T>;
+  using T = typename F::T;
+  constexpr int V = kLanes<T>;
+  if (in_clusters<F>(call)) {
+    return launch_in_clusters<T>(call, F::kAdds == Adds::nothing ? 1 : 2,
+                                 &norm_cluster_kernel<F, Rows::whole>,
+                                 &norm_cluster_kernel<F, Rows::shifted>, stream, typed<T>(tensors),
+                                 call.cols, constants_of<float>(call));
+  }
   if (call.cols % V == 0) {
     return launch_whole<F, typename By::Tiny, typename By::Small, typename By::Middle,
                         typename By::Large, typename By::Longest>(call, tensors, stream);

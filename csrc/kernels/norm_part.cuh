@@ -42,7 +42,10 @@ struct Place {
     return vector_at(data + (row + span.head), k);
   }
   FUSEDOPS_DEVICE Vector<T> of_columns(const T* data, int k) const {
-    const T* at = vector_at(data, k);
+    return columns(vector_at(data, k));
+  }
+  // The columns of the row's vector v, where `at` is vector v of a [cols] tensor.
+  FUSEDOPS_DEVICE Vector<T> columns(const T* at) const {
     if constexpr (kWhole) {
       const auto words = fetch::often(reinterpret_cast<const char*>(at));
       Vector<T> vector;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "kernels/softmax_cluster.cuh"
 #include "kernels/softmax_prefetched.cuh"
 #include "kernels/vector.cuh"
 #include "platform/device.h"
@@ -9,17 +10,18 @@ namespace softmax_detail {
 
 constexpr std::int64_t kMostKeys = 1 << 15;  // of a block
 
-// How many blocks hold a row: a cluster of them if it is too long for one; 0 if none can, or if few
-// rows would leave most of the GPU idle. These lie in the L2 cache, where a second read is cheap.
-inline std::int64_t blocks_of_row(const Softmax& call) {
-  constexpr std::int64_t kMostBlocks = 8;  // of a cluster
-  if (call.keys <= kMostKeys) return 1;
-  if (!is_plain(call) || call.causal || call.window > 0 || !gpu::has_clusters()) return 0;
-  std::int64_t blocks = 2;
-  while (blocks * kMostKeys < call.keys) blocks *= 2;
-  // Measured (H100).
-  const std::int64_t least = call.dtype == DType::float32 && blocks > 2 ? 256 : 64;
-  return blocks <= kMostBlocks && call.rows() * blocks >= least ? blocks : 0;
+// The layout of a long row in a cluster. Others have no blocks: short ones, those of GPUs without
+// clusters, and those of calls that would leave most of the GPU idle, which lie in the L2 cache,
+// where a second read is cheap.
+inline row_cluster::Layout cluster_of(const Softmax& call) {
+  constexpr std::int64_t kLeast = 64;  // blocks; measured (H100)
+  constexpr std::int64_t kBlock = 32 * row_cluster::kKiB;
+  if (call.keys <= kMostKeys || !is_narrow(call.keys) || !gpu::has_clusters()) return {};
+  const std::int64_t size = element_size(call.dtype), lanes = kVectorBytes / size;
+  if (call.keys * size > row_cluster::kMostBytes) return {};
+  const row_cluster::Layout layout = row_cluster::layout(call.keys / lanes, 1, kBlock);
+  const std::int64_t blocks = call.rows() * layout.cluster;
+  return blocks >= kLeast && blocks <= gpu::kMostBlocks ? layout : row_cluster::Layout{};
 }
 
 // How many heads the same threads compute one after another, because they share a mask's row. Only
@@ -36,7 +38,7 @@ template <class T>
 RowBlock block_of(const Softmax& call, int vectors) {
   constexpr std::int64_t kThreads = 128;
   const bool edges = call.keys % kLanes<T> != 0 || call.causal || call.window > 0;
-  const std::int64_t threads = ceil_div(call.keys, kLanes<T> * vectors * blocks_of_row(call));
+  const std::int64_t threads = ceil_div(call.keys, kLanes<T> * vectors);
   return row_block(edges ? std::max<std::int64_t>(threads, 2 * kLanes<T>) : threads, kThreads);
 }
 
@@ -45,8 +47,8 @@ RowBlock block_of(const Softmax& call, int vectors) {
 inline bool fits(const Softmax& call) {
   constexpr std::int64_t kMostRows = 1 << 30;
   constexpr double kLeastScale = 1e-20;
-  return call.dtype != DType::float64 && call.rows() <= kMostRows && blocks_of_row(call) > 0 &&
-         call.scale >= kLeastScale &&
+  return call.dtype != DType::float64 && call.rows() <= kMostRows &&
+         (call.keys <= kMostKeys || cluster_of(call).cluster > 0) && call.scale >= kLeastScale &&
          (call.mask.type == ScoreBias::Type::none || call.mask.key == 1) &&
          (call.alibi.type == ScoreBias::Type::none || call.slopes);
 }
@@ -82,8 +84,6 @@ template <class T>
 Choice<T> choose(const Softmax& call, Form form) {
   using Short = Shape<4, 1024>;
   using Long = std::conditional_t<sizeof(T) == 4, Shape<8, 1024>, Shape<8, 512, true, 2>>;
-  using Cluster = std::conditional_t<sizeof(T) == 4, Shape<8, 1024, false, 1, true>,
-                                     Shape<8, 512, true, 2, true>>;
   if (form > Form::ragged) {
     if constexpr (sizeof(T) == 4) {
       if (call.keys > kMostKeys / 2) {
@@ -94,7 +94,6 @@ Choice<T> choose(const Softmax& call, Form form) {
     }
     return {&softmax_kernel<T, Short, Form::any>, 4};
   }
-  if (call.keys > kMostKeys) return {&softmax_kernel<T, Cluster, Form::ragged>, 8};
   constexpr std::int64_t kShort = 4096, kFew = 256;
   constexpr std::int64_t kMostOfShort = std::int64_t{Short::kMost} * Short::kVectors * kLanes<T>;
   if (call.keys > (call.rows() > kFew ? kShort : kMostOfShort)) {
@@ -111,16 +110,42 @@ gpu::Status launch_resident(const Softmax& call, Form form, void* y, const void*
   const Choice<T> choice = choose<T>(call, form);
   const RowBlock block = block_of<T>(call, choice.vectors);
   const Job job = job_of(call, shares_mask(call), together(call));
-  const std::int64_t units = call.rows() / job.together, cluster = blocks_of_row(call);
-  return overlap::launch_clusters(
-      choice.kernel, dim3(static_cast<unsigned>(block.blocks(units) * cluster)), block.dim(),
-      static_cast<unsigned>(cluster), stream, static_cast<T*>(y), static_cast<const T*>(scores),
-      static_cast<unsigned>(units), job);
+  const std::int64_t units = call.rows() / job.together;
+  return overlap::launch(choice.kernel, block.blocks(units), block.dim(), stream,
+                         static_cast<T*>(y), static_cast<const T*>(scores),
+                         static_cast<unsigned>(units), job);
+}
+
+template <class T>
+gpu::Status launch_in_clusters(const Softmax& call, const row_cluster::Layout& layout, Form form,
+                               void* y, const void* scores, gpu::Stream stream) {
+  const Job job = job_of(call, shares_mask(call), 1);
+  const auto with = [&](auto kernel) {
+    return row_cluster::launch(kernel, call.rows(), layout, stream, static_cast<T*>(y),
+                               static_cast<const T*>(scores), job, layout.held);
+  };
+  switch (form) {
+    case Form::plain:
+    case Form::ragged:
+      return with(&softmax_cluster_kernel<T, Form::ragged>);
+    case Form::any:
+      return with(&softmax_cluster_kernel<T, Form::any>);
+    case Form::boolean:
+      return with(&softmax_cluster_kernel<T, Form::boolean>);
+    case Form::float32:
+      if constexpr (sizeof(T) == 2) return with(&softmax_cluster_kernel<T, Form::float32>);
+      [[fallthrough]];
+    case Form::like_scores:
+      return with(&softmax_cluster_kernel<T, Form::like_scores>);
+  }
+  return gpu::kInvalidValue;
 }
 
 template <class T>
 gpu::Status launch_softmax(const Softmax& call, void* y, const void* scores, gpu::Stream stream) {
   const Form form = form_of<T>(call);
+  const row_cluster::Layout layout = cluster_of(call);
+  if (layout.cluster > 0) return launch_in_clusters<T>(call, layout, form, y, scores, stream);
   if (form > Form::ragged && form < Form::any) {
     const Prefetched<T> prefetched = prefetched_for<T>(call, form);
     int room = 0, processors = 0;

@@ -2,6 +2,7 @@
 
 #include "kernels/packed.cuh"
 #include "kernels/reduce.cuh"
+#include "kernels/row_cluster.cuh"
 #include "kernels/softmax.h"
 #include "kernels/tiling.h"
 #include "kernels/unaligned.cuh"
@@ -94,6 +95,36 @@ __global__ void __launch_bounds__(kMostThreads)
   if (row.has_edge()) out[row.edge()] = narrow<T>(edge_y * scale * (edge_g - dot));
 }
 
+// For long rows, in clusters (row_cluster.cuh).
+template <class T>
+__global__ void __launch_bounds__(row_cluster::kMostThreads, 3)
+    cluster_kernel(T* __restrict__ out, const T* __restrict__ grad, const T* __restrict__ y,
+                   std::int64_t keys, float scale, unsigned held) {
+  if constexpr (cluster::kSupported) {
+    __shared__ row_cluster::Room<1> room;
+    FUSEDOPS_DYNAMIC_SHARED(Packed, places);
+    overlap::wait();
+    const Row<T> row(blockIdx.x / cluster::size(), keys);
+    const row_cluster::Part<2> part(places, held, static_cast<unsigned>(row.span.vectors));
+    const Packed* const in[2] = {row.of(grad), row.of(y)};
+    part.start(in);
+    const bool has_edge = part.own < static_cast<unsigned>(row.span.edges);
+    const std::int64_t edge =
+        row.first + row.span.template edge<kLanes<T>>(static_cast<int>(part.own));
+    const float edge_g = has_edge ? widen(grad[edge]) : 0, edge_y = has_edge ? widen(y[edge]) : 0;
+    float dot[1] = {edge_g * edge_y};
+    part.first_pass(in,
+                    [&](unsigned, const Packed(&of)[2]) { dot[0] += product<T>(of[0], of[1]); });
+    row_cluster::sum_of_row(dot, room);
+    cluster::arrive();  // waits at the end: other blocks read this one's sum until here
+    part.next_pass(in, [&](unsigned v, const Packed(&of)[2]) {
+      row.of(out)[v] = slope<T>(of[0], of[1], dot[0], scale);
+    });
+    if (has_edge) out[edge] = narrow<T>(edge_y * scale * (edge_g - dot[0]));
+    cluster::wait();
+  }
+}
+
 // For any row: a block takes one row at a time and reads it twice.
 template <class T>
 __global__ void __launch_bounds__(kMostThreads)
@@ -135,6 +166,11 @@ gpu::Status launch_backward(const SoftmaxBackward& call, void* grad_scores, cons
   const std::int64_t threads =
       call.keys % V ? std::max(needed, 2 * V) : needed;  // a thread for each edge
   if constexpr (sizeof(T) < 8) {
+    if (threads > kMostThreads && is_narrow(call.keys) && gpu::has_clusters()) {
+      const auto layout = row_cluster::layout(call.keys / V, 2, 32 * row_cluster::kKiB);
+      return row_cluster::launch(&cluster_kernel<T>, call.rows, layout, stream, out, g, in,
+                                 call.keys, static_cast<float>(call.scale), layout.held);
+    }
     if (threads <= kMostThreads) {
       const RowBlock block = row_block(threads, kNarrowBlock);
       return overlap::launch(&backward_kernel<T>, block.blocks(call.rows), block.dim(), stream, out,

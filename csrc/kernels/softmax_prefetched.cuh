@@ -9,11 +9,6 @@
 
 namespace fusedops::softmax_row {
 
-// The element type of the mask.
-template <class T, Form kForm>
-using MaskOf = std::conditional_t<kForm == Form::boolean, bool,
-                                  std::conditional_t<kForm == Form::float32, float, T>>;
-
 // The vectors of shared memory that a thread needs for each of its vectors of scores: one for the
 // scores, and those of the mask. A boolean mask is small: it is read when it is needed.
 template <class T, Form kForm>

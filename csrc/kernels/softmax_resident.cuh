@@ -41,10 +41,16 @@ struct Job {
 // element, or none.
 enum class Form { plain, ragged, like_scores, float32, boolean, any };
 
-// What is added to one row, whose vectors begin `head` keys after the first visible key.
+// The element type of the mask.
 template <class T, Form kForm>
+using MaskOf = std::conditional_t<kForm == Form::boolean, bool,
+                                  std::conditional_t<kForm == Form::float32, float, T>>;
+
+// What is added to one row, whose vectors begin `head` keys after the first visible key. With
+// kAround a mask that starts anywhere is read in the vectors around those of the scores, not
+// element by element; that takes more registers.
+template <class T, Form kForm, bool kAround = false>
 class Addend {
-  static_assert(kForm != Form::float32 && kForm != Form::boolean, "these are prefetched");
   static constexpr int V = kLanes<T>;
   using Type = ScoreBias::Type;
 
@@ -68,21 +74,22 @@ class Addend {
     widen<T>(z, raw);
     if constexpr (kForm <= Form::ragged) return;
     const int column = head_ + static_cast<int>(v) * V;
-    if constexpr (kForm == Form::any) {
-      if (job_.mask.type == Type::none) {
+    if (job_.mask.type == Type::none) {
 #pragma unroll
-        for (float& each : z) each *= job_.scale;
+      for (float& each : z) each *= job_.scale;
+    } else if constexpr (kForm == Form::any) {
+      // Between two vectors of the row it may read the mask's vectors around this one.
+      if (kAround && vectors > 2 && v - 1 < vectors - 2) {
+        around(z, column);
       } else if (v < vectors) {
-        // At 16 bits a vector has many loads: a branch around all of them is worth it, and takes
-        // less code.
-        constexpr int kAtOnce = sizeof(T) < sizeof(float) ? V : 1;
-#pragma unroll
-        for (int i = 0; i < V; i += kAtOnce) masked<kAtOnce>(&z[i], column + i);
+        masked<V>(z, column);
       }
     } else {
-      using Masks = Neighbours<T, V>;
+      using Masks = Neighbours<MaskOf<T, kForm>, V>;
       Masks mask{};
-      if (v < vectors) mask = Masks::read(reinterpret_cast<const T*>(mask_) + column);
+      if (v < vectors) {
+        mask = Masks::read(reinterpret_cast<const MaskOf<T, kForm>*>(mask_) + column);
+      }
       const auto lanes = mask.lanes();
 #pragma unroll
       for (int i = 0; i < V; ++i) z[i] = with_mask(job_.scale, z[i], lanes.each[i]);
@@ -107,6 +114,34 @@ class Addend {
   }
 
  private:
+  // Adds a mask that starts anywhere to the vector from `column` on.
+  FUSEDOPS_DEVICE void around(float (&z)[V], int column) const {
+    if (job_.mask.type == Type::like_scores) return add_around<T>(z, column);
+    if (job_.mask.type == Type::float32) return add_around<float>(z, column);
+#pragma unroll
+    for (int i = 0; i < V; i += 4) {
+      const auto address = reinterpret_cast<std::uintptr_t>(mask_) + column + i;
+      const unsigned off = address % 4;
+      const auto* const words = reinterpret_cast<const unsigned*>(address - off);
+      const std::uint64_t both = words[0] | std::uint64_t{words[off == 0 ? 0 : 1]} << 32;
+      const auto four = static_cast<unsigned>(both >> 8 * off);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        z[i + j] = with_mask(job_.scale, z[i + j], (four >> 8 * j & 1) != 0);
+      }
+    }
+  }
+  template <class M>
+  FUSEDOPS_DEVICE void add_around(float (&z)[V], int column) const {
+#pragma unroll
+    for (int i = 0; i < V; i += kLanes<M>) {
+      const Vector<M> mask = load_anywhere(reinterpret_cast<const M*>(mask_) + column + i);
+#pragma unroll
+      for (int j = 0; j < kLanes<M>; ++j) {
+        z[i + j] = with_mask(job_.scale, z[i + j], mask.lane[j]);
+      }
+    }
+  }
   template <int kCount>
   FUSEDOPS_DEVICE void masked(float* z, int column) const {
     switch (job_.mask.type) {
@@ -138,7 +173,7 @@ class Addend {
 
 // How a kernel uses threads and registers.
 template <int kVectorsOfThread, int kMostThreads, bool kStayPacked = false,
-          int kBlocksOfMostThreads = 1, bool kInClusters = false>
+          int kBlocksOfMostThreads = 1>
 struct Shape {
   static constexpr int kVectors = kVectorsOfThread;
   static constexpr int kMost = kMostThreads;  // threads of a block
@@ -146,20 +181,6 @@ struct Shape {
   // half the registers.
   static constexpr bool kPacked = kStayPacked;
   static constexpr int kBlocks = kBlocksOfMostThreads;  // blocks of a multiprocessor, at least
-  static constexpr bool kClusters = kInClusters;  // a row has the threads of a cluster of blocks
-};
-
-// The threads of a row, which are those of a block or of a cluster's blocks.
-template <class S>
-struct Threads {
-  unsigned own = threadIdx.x, all = blockDim.x;
-
-  FUSEDOPS_DEVICE Threads() {
-    if constexpr (S::kClusters) {
-      own += cluster::rank() * blockDim.x;
-      all *= cluster::size();
-    }
-  }
 };
 
 template <class Op>
@@ -180,8 +201,7 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
   constexpr bool kMasked = kForm > Form::ragged, kKeep = !S::kPacked;
   constexpr int kMasksTogether = 4;  // masks in flight together: as many as registers allow
   constexpr bool kPrefetch = kMasked && kVectors <= 4;
-  const Threads<S> of_row;
-  const unsigned thread = of_row.own, threads = of_row.all;
+  const unsigned thread = threadIdx.x, threads = blockDim.x;
   const Place<unsigned> place = job.place(at);
   const KeyRange<int> seen = kForm == Form::plain
                                  ? KeyRange<int>{0, job.visibility.keys}
@@ -259,12 +279,8 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     sum += part;
   }
   sum = reduce_lanes(sum, threads, Sum{});
-  Peak<float> peak =
+  const Peak<float> peak =
       peak_of_row<float>({top, sum}, job.factor, static_cast<int>(blockDim.x), shared);
-  if constexpr (S::kClusters) {
-    peak = peak_of_cluster(peak, job.factor, shared[kMostWarps]);
-    cluster::arrive();  // waits at the end: other blocks read this one's peak until here
-  }
   const float share = two_to((top - peak.top) * job.factor) * inverse(peak.sum);
 
   Packed* const out = as_packed(y + begin + span.head);
@@ -279,7 +295,6 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     if (v < vectors) out[v] = pack(narrow<T>(z));
   }
   if (has_edge) y[begin + edge_column] = narrow<T>(edge * share);
-  if constexpr (S::kClusters) cluster::wait();
   if constexpr (kForm == Form::plain) return;
   warp::sync();  // after the zeros that other threads have written
   if (share == share) return;
@@ -294,11 +309,10 @@ template <class T, class S, Form kForm>
 __global__ void __launch_bounds__(S::kMost, S::kBlocks)
     softmax_kernel(T* __restrict__ y, const T* __restrict__ scores, unsigned units, const Job job) {
   constexpr bool kMasked = kForm > Form::ragged;
-  __shared__ Peak<float> shared[kMasked ? 2 : 1][kMostWarps + S::kClusters];
+  __shared__ Peak<float> shared[kMasked ? 2 : 1][kMostWarps];
   overlap::wait();
   // Threads past the last unit compute that unit again.
-  const unsigned block = S::kClusters ? blockIdx.x / cluster::size() : blockIdx.x;
-  const unsigned unit = min(block * blockDim.y + threadIdx.y, units - 1);
+  const unsigned unit = min(blockIdx.x * blockDim.y + threadIdx.y, units - 1);
   if constexpr (kMasked) {
 #pragma unroll 1
     for (unsigned i = 0; i < job.together; ++i) {

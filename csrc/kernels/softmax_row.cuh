@@ -126,16 +126,15 @@ FUSEDOPS_DEVICE Peak<A> peak_of_row(Peak<A> of_warp, A factor, int threads, Peak
 // is a base. `shared` may be written, and the block may end, after the cluster's next barrier.
 FUSEDOPS_DEVICE Peak<float> peak_of_cluster(const Peak<float>& of_block, float factor,
                                             Peak<float>& shared) {
-  constexpr unsigned kMostBlocks = 8;
   // A block that drops all its keys has no maximum: -inf, not the 0 that stands in for it.
   if (threadIdx.x == 0) shared = {of_block.sum == 0 ? kNothing<float> : of_block.top, of_block.sum};
   cluster::sync();
-  const unsigned block = threadIdx.x % kMostBlocks;
+  const unsigned block = threadIdx.x % cluster::kMostBlocks;
   Peak<float> own{kNothing<float>, 0};
   if (block < cluster::size()) {
     own = {cluster::read(shared.top, block), cluster::read(shared.sum, block)};
   }
-  return merged(own, factor, kMostBlocks);
+  return merged(own, factor, cluster::kMostBlocks);
 }
 
 // 1 / sum; 0 for a row that drops all keys.

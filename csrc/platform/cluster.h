@@ -9,6 +9,15 @@
 
 namespace fusedops::cluster {
 
+// Whether device code can have clusters.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+constexpr bool kSupported = true;
+#else
+constexpr bool kSupported = false;
+#endif
+constexpr int kAlwaysAllowed = 8;  // blocks of a cluster
+constexpr int kMostBlocks = 16;    // if gpu::allow_large_clusters() was called
+
 FUSEDOPS_DEVICE unsigned size() {
 #if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   return model::cluster_size();

@@ -65,6 +65,18 @@ Status allow_shared(Kernel* kernel, int bytes) {
 #endif
 }
 
+// Lets a kernel have clusters of more than 8 blocks (cluster.h), where the GPU has clusters.
+template <class Kernel>
+Status allow_large_clusters([[maybe_unused]] Kernel* kernel) {
+#if defined(FUSEDOPS_MODEL)
+  return model::allow_large_clusters(reinterpret_cast<const void*>(kernel));
+#elif defined(__HIP_PLATFORM_AMD__)
+  return kInvalidValue;
+#else
+  return cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+#endif
+}
+
 // The major number of the compute capability; 0 on AMD's GPUs, or if there is none.
 inline int major_capability() {
 #if defined(FUSEDOPS_MODEL)

@@ -6,7 +6,9 @@ import pytest
 import torch
 from cases.case import Case, Shape, wide
 from cases.gemm import dense
+from cases.softmax import exact as exact_softmax
 from exact import assert_close, by_case, by_case_and_dtype, laid_out_otherwise, the_case
+from test_gradients import check as check_gradients
 
 import fusedops
 
@@ -46,13 +48,47 @@ def test_inputs_that_lie_otherwise(case, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
-@pytest.mark.parametrize("name", ["rms_norm", "layer_norm"])
+@pytest.mark.parametrize("name", ["rms_norm", "layer_norm", "pre_rms_norm"])
 def test_rows_of_a_cluster(name, dtype):
-    """Rows that several blocks share where there are clusters."""
+    """Rows that several blocks share where there are clusters, and their gradients."""
     case = the_case(name)
-    for cols in (24_576, 65_536):
+    for cols in (24_576, 65_536, 65_537):
         args = case.inputs((2, cols), dtype, CPU)
         assert_close(case.ours(*args), case.exact(*wide(args)), dtype, case)
+        check_gradients(case, args, dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("keys", [33_000, 33_001])
+def test_scores_of_a_cluster(keys, dtype):
+    """Rows of scores that several blocks share, with masks of every kind, and their gradient."""
+    scores = torch.randn(1, 2, 16, keys).to(dtype)
+    added = torch.randn(1, 1, 16, keys)
+    tolerance = 2e-6 if dtype == torch.float32 else 5e-3
+    for mask in (None, added.to(dtype), added, added > 0, (added > 0)[0, 0, :1]):
+        for causal in (False, True):
+            y = fusedops.softmax(scores, mask, scale=0.5, causal=causal).double()
+            right = exact_softmax(scores.double(), mask, scale=0.5, causal=causal)
+            assert torch.linalg.vector_norm(y - right) <= tolerance * torch.linalg.vector_norm(
+                right
+            )
+    scores.requires_grad_()
+    y, grad = fusedops.softmax(scores), torch.randn_like(scores)
+    (actual,) = torch.autograd.grad(y, scores, grad)
+    y, grad = y.detach().double(), grad.double()
+    right = y * (grad - (y * grad).sum(-1, keepdim=True))
+    assert torch.linalg.vector_norm(actual - right) <= tolerance * torch.linalg.vector_norm(right)
+
+
+def test_rows_longer_than_a_clusters_shared_memory():
+    """What is not held there is read again."""
+    case, y = the_case("rms_norm"), torch.softmax(torch.randn(1, 500_001), -1)
+    args = case.inputs((1, 500_001), torch.float32, CPU)
+    assert_close(case.ours(*args), case.exact(*wide(args)), torch.float32, case)
+    grad = torch.randn_like(y)
+    actual = torch.ops.fusedops.softmax_backward(grad, y, scale=1.0)
+    right = (y.double() * (grad - (y * grad).double().sum())).float()
+    torch.testing.assert_close(actual, right, rtol=1e-4, atol=1e-9)
 
 
 def test_sums_of_a_cluster():

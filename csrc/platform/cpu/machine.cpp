@@ -365,18 +365,24 @@ void run_grid() {
   }
 }
 
-bool is_valid(const Grid& grid) {
+// What kernels were allowed beyond the limits of a launch.
+struct Allowed {
+  unsigned shared = 48 << 10;
+  unsigned cluster = 8;
+};
+
+bool is_valid(const Grid& grid, const Allowed& allowed) {
   const dim3 &blocks = grid.blocks, &threads = grid.threads;
   const std::uint64_t count = std::uint64_t{threads.x} * threads.y * threads.z;
   return blocks.x > 0 && blocks.x < 1u << 31 && blocks.y > 0 && blocks.y < 1u << 16 &&
          blocks.z > 0 && blocks.z < 1u << 16 && count > 0 && count <= 1024 && threads.z <= 64 &&
-         grid.cluster > 0 && grid.cluster <= 8 && blocks.x % grid.cluster == 0 &&
-         (grid.cluster == 1 || gpu().major == 9);
+         grid.cluster > 0 && grid.cluster <= allowed.cluster && blocks.x % grid.cluster == 0 &&
+         (grid.cluster == 1 || gpu().major == 9) && grid.shared <= allowed.shared;
 }
 
-std::unordered_map<const void*, int>& allowed() {
-  static std::unordered_map<const void*, int> bytes;
-  return bytes;
+Allowed& allowed(const void* kernel) {
+  static std::unordered_map<const void*, Allowed> kernels;
+  return kernels[kernel];
 }
 
 std::string last_fault;
@@ -387,10 +393,7 @@ int launch(const void* kernel, const Grid& grid, void (*call)(const void*), cons
            std::size_t bytes) {
   static std::mutex one_at_a_time;
   const std::lock_guard<std::mutex> lock(one_at_a_time);
-  constexpr unsigned kWithoutLeave = 48 << 10;
-  const auto found = allowed().find(kernel);
-  const auto most = found == allowed().end() ? kWithoutLeave : static_cast<unsigned>(found->second);
-  if (!is_valid(grid) || grid.shared > std::max(most, kWithoutLeave)) return kInvalidValue;
+  if (!is_valid(grid, allowed(kernel))) return kInvalidValue;
   own_storage = 0;
   watch_bad_addresses();
   char* const before = machine.static_shared;
@@ -424,7 +427,14 @@ int launch(const void* kernel, const Grid& grid, void (*call)(const void*), cons
 
 int allow_shared(const void* kernel, int bytes) {
   if (bytes > gpu().shared_of_block) return kInvalidValue;
-  allowed()[kernel] = bytes;
+  unsigned& most = allowed(kernel).shared;
+  most = std::max(most, static_cast<unsigned>(bytes));
+  return 0;
+}
+
+int allow_large_clusters(const void* kernel) {
+  if (gpu().major != 9) return kInvalidValue;
+  allowed(kernel).cluster = 16;
   return 0;
 }
 

@@ -86,6 +86,7 @@ struct Grid {
 int launch(const void* kernel, const Grid& grid, void (*call)(const void* arguments),
            const void* arguments, std::size_t bytes);
 int allow_shared(const void* kernel, int bytes);
+int allow_large_clusters(const void* kernel);  // of up to 16 blocks; 8 without
 const char* describe(int status);
 constexpr int kInvalidValue = 1, kFault = 2;
 

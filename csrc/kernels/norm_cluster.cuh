@@ -1,0 +1,148 @@
+// The norms of long rows, which lie in clusters (row_cluster.cuh).
+#pragma once
+
+#include "kernels/norm_part.cuh"
+#include "kernels/row_cluster.cuh"
+#include "platform/overlap.h"
+
+namespace fusedops::kernels::norm_detail {
+
+// The sum of f over the lanes, in two chains.
+template <int V, class Of>
+FUSEDOPS_DEVICE float sum_of_lanes(const float (&x)[V], const Of& f) {
+  float even = 0, odd = 0;
+#pragma unroll
+  for (int i = 0; i < V; i += 2) {
+    even += f(x[i]);
+    odd += f(x[i + 1]);
+  }
+  return even + odd;
+}
+
+template <class F, Rows kRows>
+__global__ void __launch_bounds__(row_cluster::kMostThreads,
+                                  F::kAdds == Adds::nothing && kRows == Rows::whole ? 3 : 2)
+    norm_cluster_kernel(const Tensors<typename F::T> t, std::int64_t cols, const Constants<float> c,
+                        unsigned held) {
+  if constexpr (cluster::kSupported) {
+    using T = typename F::T;
+    constexpr int V = kLanes<T>;
+    constexpr bool kAdds = F::kAdds != Adds::nothing, kBias = kAdds && F::kCentered;
+    constexpr int kInputs = kAdds ? 2 : 1;
+    // Vectors whose columns are on their way at once; measured (H100).
+    constexpr int kBatch = kRows == Rows::shifted ? 1 : kAdds ? 4 : 2;
+    using Part = row_cluster::Part<kInputs>;
+    __shared__ row_cluster::Room<1> rooms[2];
+    FUSEDOPS_DYNAMIC_SHARED(Packed, places);
+    overlap::wait_in_turn();
+    const Place<T, kRows> p(blockIdx.x / cluster::size(), cols);
+    const Part part(places, held, static_cast<unsigned>(p.span.vectors));
+    const Packed* in[kInputs];
+    in[0] = as_packed(t.x + p.row + p.span.head);
+    if constexpr (kAdds) in[1] = as_packed(t.residual + p.row + p.span.head);
+    part.start(in);
+    const auto columns = [&](const T* data, unsigned v) {
+      return p.columns(data + std::int64_t{v} * V);
+    };
+    const bool has_edge = !p.kWhole && part.own < static_cast<unsigned>(p.span.edges);
+    const std::int64_t edge_column = p.span.template edge<V>(static_cast<int>(part.own));
+    float edge = 0;
+    if (has_edge) {
+      edge = widen(t.x[p.row + edge_column]);
+      if (kBias) edge += widen(t.bias[edge_column]);
+      if (kAdds) edge += widen(t.residual[p.row + edge_column]);
+    }
+
+    Vector<T> gammas[kBatch], betas[kBatch], biases[kBatch];
+    const auto ask_bias = [&](unsigned v, int j) {
+      if constexpr (kBias) biases[j] = columns(t.bias, v);
+    };
+    // The sum in a vector that is still as in memory.
+    const auto add_up = [&](float (&x)[V], const typename Part::Vectors& of, int j) {
+      widen<T>(x, of[0]);
+      float more[V];
+      if constexpr (kBias) {
+        widen(more, biases[j]);
+#pragma unroll
+        for (int i = 0; i < V; ++i) x[i] += more[i];
+      }
+      if constexpr (kAdds) {
+        widen<T>(more, of[kInputs - 1]);
+#pragma unroll
+        for (int i = 0; i < V; ++i) x[i] += more[i];
+      }
+    };
+    // The same in a later pass: the sum is held as float32, in the place of what was added.
+    const auto get = [&](float (&x)[V], const typename Part::Vectors& of, unsigned v, bool is_held,
+                         int j) {
+      if (kAdds && is_held) {
+        memcpy(x, &of, sizeof(x));
+      } else {
+        ask_bias(v, j);
+        add_up(x, of, j);
+      }
+    };
+
+    float mean[1] = {0}, squares[1] = {0};
+    const auto square = [&](float x) { return (x - mean[0]) * (x - mean[0]); };
+    part.template first_pass<kBatch, kAdds>(
+        in, ask_bias, [&](unsigned, typename Part::Vectors& of, bool is_held, int j) {
+          float x[V];
+          add_up(x, of, j);
+          if (kAdds && is_held) memcpy(&of, x, sizeof(x));
+          if constexpr (F::kCentered) {
+            mean[0] += sum_of_lanes(x, [](float each) { return each; });
+          } else {
+            squares[0] += sum_of_lanes(x, square);
+          }
+        });
+    if constexpr (F::kCentered) {
+      mean[0] += edge;
+      row_cluster::sum_of_row(mean, rooms[0]);
+      mean[0] = c.exact_mean(mean[0]);
+      part.template next_pass<2>(
+          in, [](unsigned, int) {},
+          [&](unsigned v, const typename Part::Vectors& of, bool is_held, int j) {
+            float x[V];
+            get(x, of, v, is_held, j);
+            squares[0] += sum_of_lanes(x, square);
+          });
+    }
+    if (has_edge) squares[0] += square(edge);
+    row_cluster::sum_of_row(squares, rooms[1]);
+    cluster::arrive();  // waits at the end: other blocks read this one's sums until here
+    const float scale = math::inverse_sqrt(fmaf(squares[0], c.inverse_n, c.eps));
+    part.template next_pass<kBatch>(
+        in,
+        [&](unsigned v, int j) {
+          gammas[j] = columns(t.gamma, v);
+          if constexpr (F::kCentered) betas[j] = columns(t.beta, v);
+        },
+        [&](unsigned v, const typename Part::Vectors& of, bool is_held, int j) {
+          float x[V], gamma[V], beta[V];
+          widen(gamma, gammas[j]);
+          if constexpr (F::kCentered) widen(beta, betas[j]);
+          get(x, of, v, is_held, j);
+          const std::int64_t to = p.row + p.span.head + std::int64_t{v} * V;
+          if (kAdds && t.sum) store(t.sum + to, narrow<T>(x));
+#pragma unroll
+          for (int i = 0; i < V; ++i) {
+            if constexpr (F::kCentered) {
+              x[i] = fmaf((x[i] - mean[0]) * scale, gamma[i], beta[i]);
+            } else {
+              x[i] = x[i] * scale * gamma[i];
+            }
+          }
+          store(t.y + to, narrow<T>(x));
+        });
+    if (has_edge) {
+      if (kAdds && t.sum) t.sum[p.row + edge_column] = narrow<T>(edge);
+      float x = (edge - mean[0]) * scale * widen(t.gamma[edge_column]);
+      if constexpr (F::kCentered) x += widen(t.beta[edge_column]);
+      t.y[p.row + edge_column] = narrow<T>(x);
+    }
+    cluster::wait();
+  }
+}
+
+}  // namespace fusedops::kernels::norm_detail

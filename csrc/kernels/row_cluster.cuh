@@ -1,0 +1,194 @@
+// Long rows: the blocks of a cluster keep a row in their shared memory from its one read to its one
+// write.
+//
+// A block is small, so that a multiprocessor has several: while one waits for its copies or for the
+// others of its cluster, others compute and write. A row that is longer than the shared memory of a
+// cluster is held in part; each further pass reads the rest again, from the L2 cache if it is still
+// there.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/packed.cuh"
+#include "kernels/reduce.cuh"
+#include "kernels/tiling.h"
+#include "platform/cluster.h"
+#include "platform/device.h"
+#include "platform/overlap.h"
+#include "platform/shared.h"
+
+namespace fusedops::row_cluster {
+
+constexpr int kMostThreads = 512;  // of a block
+constexpr std::int64_t kKiB = 1024;
+// Longer rows of a softmax or a layer norm gain nothing; measured (H100, H200).
+constexpr std::int64_t kMostBytes = 3 * kKiB * kKiB;
+
+// How rows lie in clusters. It depends on their length alone.
+struct Layout {
+  unsigned cluster = 0;  // blocks that share a row
+  unsigned threads = 0;  // of a block
+  unsigned held = 0;     // vectors of a thread, of each input, in shared memory
+  unsigned shared = 0;   // bytes of a block
+};
+
+// The layout of rows of `vectors` vectors, of each of `inputs` tensors. A block takes `wanted`
+// bytes of a row if a cluster may have so many blocks.
+inline Layout layout(std::int64_t vectors, int inputs, std::int64_t wanted) {
+  constexpr std::int64_t kMost = 110 * kKiB;  // of a block; two blocks of a multiprocessor
+  const std::int64_t row = vectors * kVectorBytes * inputs;
+  std::int64_t blocks = 1;
+  while (blocks < cluster::kMostBlocks && row > blocks * wanted) blocks *= 2;
+  const std::int64_t threads = row > blocks * wanted ? kMostThreads : kMostThreads / 2;
+  const std::int64_t vector = threads * kVectorBytes * inputs;
+  const std::int64_t held = std::min(ceil_div(vectors, blocks * threads), kMost / vector);
+  return {static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
+          static_cast<unsigned>(held), static_cast<unsigned>(held * vector)};
+}
+
+// The calling thread's vectors of a row of each of kInputs tensors: number k is vector own + k all
+// of the row. The first `held` lie in places of shared memory that no other thread touches, so a
+// thread waits for its own copies alone.
+template <int kInputs>
+class Part {
+ public:
+  using Vectors = Packed[kInputs];       // one of each input
+  using Rows = const Packed* [kInputs];  // the first vectors of the row
+
+  const unsigned own = cluster::rank() * blockDim.x + threadIdx.x;
+  const unsigned all = cluster::size() * blockDim.x;
+
+  FUSEDOPS_DEVICE Part(Packed* places, unsigned held, unsigned vectors)
+      : places_(places + threadIdx.x), vectors_(vectors), end_(min(vectors, own + held * all)) {}
+
+  // Starts to copy the vectors that are held.
+  FUSEDOPS_DEVICE void start(const Rows& rows) const {
+    Packed* place = places_;
+#pragma unroll 4
+    for (unsigned v = own; v < end_; v += all) {
+#pragma unroll
+      for (int i = 0; i < kInputs; ++i, place += blockDim.x) {
+        async_copy::start(shared::address_of(place), rows[i] + v, true);
+      }
+    }
+    async_copy::commit_group();
+  }
+
+  // Calls take(v, of, held, j) for each vector v of the thread: of[i] is that of input i, and held
+  // whether it lies in shared memory. Before that it calls ask(v, j) for kBatch vectors, j from 0
+  // on, to start what take() needs beside them. The first pass waits for the copies; vectors that
+  // are not held come before them. With kKeeps, what take() makes of `of` is left in shared memory.
+  template <int kBatch, bool kKeeps, class Ask, class Take>
+  FUSEDOPS_DEVICE void first_pass(const Rows& rows, const Ask& ask, const Take& take) const {
+    others(rows, ask, take);
+    async_copy::wait_group(0);
+    held<kBatch, kKeeps>(ask, take);
+  }
+  template <int kBatch, class Ask, class Take>
+  FUSEDOPS_DEVICE void next_pass(const Rows& rows, const Ask& ask, const Take& take) const {
+    held<kBatch, false>(ask, take);
+    others(rows, ask, take);
+  }
+  // The same for a take() that needs nothing beside them, take(v, of).
+  template <class Take>
+  FUSEDOPS_DEVICE void first_pass(const Rows& rows, const Take& take) const {
+    first_pass<2, false>(
+        rows, [](unsigned, int) {}, [&](unsigned v, const Vectors& of, bool, int) { take(v, of); });
+  }
+  template <class Take>
+  FUSEDOPS_DEVICE void next_pass(const Rows& rows, const Take& take) const {
+    next_pass<2>(
+        rows, [](unsigned, int) {}, [&](unsigned v, const Vectors& of, bool, int) { take(v, of); });
+  }
+
+ private:
+  template <int kBatch, bool kKeeps, class Ask, class Take>
+  FUSEDOPS_DEVICE void held(const Ask& ask, const Take& take) const {
+    Packed* place = places_;
+    for (unsigned v = own; v < end_; v += kBatch * all) {
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j) {
+        if (v + j * all < end_) ask(v + j * all, j);
+      }
+#pragma unroll
+      for (int j = 0; j < kBatch; ++j, place += kInputs * blockDim.x) {
+        if (v + j * all >= end_) break;
+        Vectors of;
+#pragma unroll
+        for (int i = 0; i < kInputs; ++i) of[i] = place[i * blockDim.x];
+        take(v + j * all, of, true, j);
+        if constexpr (kKeeps) {
+#pragma unroll
+          for (int i = 0; i < kInputs; ++i) place[i * blockDim.x] = of[i];
+        }
+      }
+    }
+  }
+  template <class Ask, class Take>
+  FUSEDOPS_DEVICE void others(const Rows& rows, const Ask& ask, const Take& take) const {
+    // The first vector of the thread that is not held.
+    unsigned v = end_ > own ? own + (end_ - own + all - 1) / all * all : own;
+#pragma unroll 2
+    for (; v < vectors_; v += all) {
+      Vectors of;
+#pragma unroll
+      for (int i = 0; i < kInputs; ++i) of[i] = rows[i][v];
+      ask(v, 0);
+      take(v, of, false, 0);
+    }
+  }
+
+  Packed* const places_;
+  const unsigned vectors_;
+  const unsigned end_;  // the thread holds its vectors before this one
+};
+
+// Room for one reduction.
+template <int kCount>
+struct Room {
+  float of_warp[kCount][kMostWarps], of_block[kCount];
+};
+
+// Adds up kCount values over the threads of the cluster, in an order that depends on the layout
+// alone. The block may end after the cluster's next barrier.
+template <int kCount>
+FUSEDOPS_DEVICE void sum_of_row(float (&values)[kCount], Room<kCount>& room) {
+  constexpr unsigned kWarps = kMostThreads / warp::kWidth;
+  const unsigned lane = threadIdx.x % warp::kWidth, warps = blockDim.x / warp::kWidth;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    values[i] = warp::reduce(values[i], warp::kWidth, Sum{});
+    if (lane == 0) room.of_warp[i][threadIdx.x / warp::kWidth] = values[i];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    values[i] = lane % kWarps < warps ? room.of_warp[i][lane % kWarps] : 0;
+    values[i] = warp::reduce(values[i], kWarps, Sum{});
+    if (threadIdx.x == 0) room.of_block[i] = values[i];
+  }
+  cluster::sync();
+  const unsigned block = lane % cluster::kMostBlocks;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    values[i] = block < cluster::size() ? cluster::read(room.of_block[i], block) : 0;
+    values[i] = warp::reduce(values[i], cluster::kMostBlocks, Sum{});
+  }
+}
+
+// Launches a kernel that has a cluster for each of `rows` rows.
+template <class... Parameters, class... Arguments>
+gpu::Status launch(void (*kernel)(Parameters...), std::int64_t rows, const Layout& layout,
+                   gpu::Stream stream, Arguments... arguments) {
+  if (rows > gpu::kMostBlocks / layout.cluster) return gpu::kInvalidValue;
+  gpu::Status status = gpu::allow_shared(kernel, static_cast<int>(layout.shared));
+  if (status == gpu::kSuccess && layout.cluster > cluster::kAlwaysAllowed) {
+    status = gpu::allow_large_clusters(kernel);
+  }
+  if (status != gpu::kSuccess) return status;
+  const overlap::Blocks blocks{dim3(static_cast<unsigned>(rows) * layout.cluster),
+                               dim3(layout.threads), layout.cluster, layout.shared};
+  return overlap::launch(kernel, blocks, stream, arguments...);
+}
+
+}  // namespace fusedops::row_cluster
