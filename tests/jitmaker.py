@@ -11,11 +11,14 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.jit import lookup, make
 from torchwheel_runtime.jit.key import CacheKey, LibraryRequest
+from torchwheel_runtime.tasks import Count, Task
 
 
 def wanted(text: str = "one", name: str = "ext.scale") -> LibraryRequest:
@@ -57,7 +60,7 @@ def library_of(text: str, size: int = 1000) -> bytes:
     return (hashlib.sha256(text.encode()).digest() * (size // 32 + 1))[:size]
 
 
-class Told:
+class Told(Quiet):
     """Progress that remembers."""
 
     def __init__(self) -> None:
@@ -66,8 +69,13 @@ class Told:
     def say(self, text: str) -> None:
         self.said.append(text)
 
-    def step(self, text: str) -> None:
+    def step(self, text: str, count: Count | None = None) -> None:
         self.said.append(text)
+
+    @contextlib.contextmanager
+    def task(self, name: str) -> Iterator[Task]:
+        self.said.append(name)
+        yield Task((name,))
 
 
 class Builds:
@@ -119,13 +127,13 @@ class Process:
         return self.popen.returncode
 
 
-class Aloud:
+class Aloud(Quiet):
     """Progress and events as lines."""
 
     def say(self, text: str) -> None:
         print(f"said {text}", flush=True)
 
-    def step(self, text: str) -> None:
+    def step(self, text: str, count: Count | None = None) -> None:
         print(f"step {text}", flush=True)
 
 
