@@ -186,10 +186,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "format", "--check", ".")
     session.run("ruff", "check", ".")
     session.run("mypy")
-    session.run(
-        "lint-imports",
-        env={"PYTHONPATH": "pkg:pkg/torchwheel/src:pkg/torchwheel_runtime/src"},
-    )
+    session.run("lint-imports", env={"PYTHONPATH": "pkg"})
     folders = Path("csrc"), Path("pkg/torchwheel_runtime/src/torchwheel_runtime/include")
     files = (path for folder in folders for path in folder.rglob("*"))
     sources = sorted(str(p) for p in files if p.suffix in {".h", ".cu", ".cpp", ".cuh"})
@@ -234,14 +231,13 @@ def lock(session: nox.Session) -> None:
     # An older pip refuses a project of which another wants an extra that its line does not name.
     hashed = ("--generate-hashes", "--no-strip-extras")
     nox_action = ".github/actions/nox/"
-    docker = "docker/"
     for output, *arguments in (
         (CONSTRAINTS, "--upgrade", *groups, *extras),
         (PIPELINE_LOCK, *hashed, "--constraint", CONSTRAINTS, "--group=build", *extras),
         (DOCS_LOCK, *hashed, "--constraint", CONSTRAINTS, "--group=docs", *extras),
         *(
             (f"{folder}requirements.txt", *hashed, "--upgrade", f"{folder}requirements.in")
-            for folder in (nox_action, docker)
+            for folder in (nox_action, "docker/")
         ),
     ):
         _compile_lock(session, output, *arguments)

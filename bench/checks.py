@@ -154,11 +154,7 @@ for _ in sys.stdin:
     if os.waitpid(child, 0)[1]:
         print("null", flush=True)
 """
-SOURCES = (
-    "pkg",
-    "pkg/torchwheel/src",
-    "pkg/torchwheel_runtime/src",
-)
+SOURCES = ("pkg", "pkg/torchwheel/src", "pkg/torchwheel_runtime/src")
 FIGURES = ("import", "first call", "one library", "JIT hit")
 
 
