@@ -152,7 +152,7 @@ def test_the_doctor(
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), *sys.path]))
     # The doctor adds up the files of the user's own cache, which are many.
     monkeypatch.setenv("TORCHWHEEL_CACHE", str(tmp_path / "cache"))
-    status, output = run(tmp_path, "doctor", "demo", "endless", "tags")
+    status, output = run(tmp_path, "doctor", "--verbose", "demo", "endless", "tags")
     assert status == 1
     for name in hostile.LIBRARIES:
         assert name in output
