@@ -224,7 +224,17 @@ def index_bytes(folder: Path, _: pytest.MonkeyPatch) -> str:
     files = sorted(path for path in index.rglob("*") if path.is_file())
     assert files, told
     pages = [f"== {path.relative_to(index).as_posix()}\n{path.read_text()}" for path in files]
-    return normal("\n".join([told, *pages]), folder)
+    seen: set[str] = set()
+
+    def once(part: re.Match[str]) -> str:
+        """The styles and the script of a page where they are the first of their kind."""
+        if part[0] in seen:
+            return f"<{part[1]}>as above</{part[1]}>"
+        seen.add(part[0])
+        return part[0]
+
+    text = "\n".join([told, *pages])
+    return normal(re.sub(r"(?s)<(style|script)>.*?</\1>", once, text), folder)
 
 
 TORCHES = {

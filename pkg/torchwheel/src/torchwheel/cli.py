@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import importlib.metadata
-import json
 import shlex
 import sys
 import traceback
@@ -24,8 +23,9 @@ from torchwheel_runtime.arguments import (
     option,
 )
 from torchwheel_runtime.console import prepare_output, run_command, set_output
-from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.errors import MalformedError, TorchwheelError
 from torchwheel_runtime.files import own_temporary_files
+from torchwheel_runtime.json_files import parse_json
 from torchwheel_runtime.text import hanging_lines
 
 # What a command needs beside the base of torchwheel is in one of its extras.
@@ -147,9 +147,9 @@ def add_extra(extra: str) -> str:
     it was an index. By its exact version pip keeps the torchwheel that is installed.
     """
     origin: object = None
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError, OSError, ValueError):
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError, OSError, MalformedError):
         own = importlib.metadata.distribution("torchwheel")
-        origin = json.loads(own.read_text("direct_url.json") or "null")
+        origin = parse_json(own.read_text("direct_url.json") or "null", object, "direct_url.json")
     name, closing = f"torchwheel[{extra}]", ""
     match origin:
         case {"url": str(url), "dir_info": {**how}} if Path(_path(url)).is_dir():
