@@ -1,14 +1,14 @@
-"""Times the kernels on a GPU beside PyTorch, torch.compile, Liger-Kernel and FlashInfer.
+"""Times the kernels on a GPU beside PyTorch, torch.compile, Liger-Kernel, FlashInfer and QuACK.
 
     python bench/kernels.py [--family norm softmax] [--quick] [--out OUT.json] [--minutes 9]
 
 Figures are device times: events around graph replays, the median of many, contestants in turn,
 random inputs that are not in the L2 cache. Percentages are of the bandwidth of a device-to-device
 copy in the same run. A cell that loses to a peer by more than 2 % is marked, and red on a terminal.
-Needs torch and an installed fusedops; peers that are not there are noted (pip install --no-deps
-liger-kernel==0.8.5 flashinfer-python==0.5.3 apache-tvm-ffi einops tabulate nvidia-ml-py). A record
-is written after every cell, so a run that is cut keeps what it has; --resume goes on from a record.
-At the end each family's plot is drawn beside the record.
+Needs torch and an installed fusedops. The peers and their versions are in bench/peers.txt; one that
+is not there is noted. A record is written after every cell, so a run that is cut keeps what it has;
+--resume goes on from a record. With --caches a later run finds what the peers' compilers made for
+the same GPU and torch. At the end each family's plot is drawn beside the record.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from families import FAMILIES
 from kernelbench import plot, record, terminal
 from kernelbench.about import about
 from kernelbench.case import Choice
+from kernelbench.peers import keep_caches
 from kernelbench.run import Run
 from kernelbench.timing import Cache, large_copy_bandwidth
 
@@ -44,6 +45,7 @@ def parsed() -> argparse.Namespace:
         default=max(1, (os.cpu_count() or 2) - 2),
         help="processes that compile peers ahead; 0: each is compiled where it is timed",
     )
+    parser.add_argument("--caches", type=Path, help="a folder that keeps what peers compile")
     parser.add_argument("--out", type=Path, default=Path("kernels.json"), help="the record")
     parser.add_argument("--resume", type=Path, help="a record: its cells are kept, not timed again")
     parser.add_argument("--behind", type=Path, help="a record: the cells alone that it loses")
@@ -88,6 +90,8 @@ def main() -> int:
     if not fusedops.status().native:
         print(f"bench kernels: {fusedops.status().reason}", file=sys.stderr)
         return 1
+    if options.caches:
+        keep_caches(options.caches)
     run = begun(options, deadline)
     run.families([FAMILIES[name] for name in options.family])
     print(*terminal.summary(run.found), sep="\n")

@@ -9,7 +9,11 @@ from torch.nn import functional
 import fusedops
 
 EPS = 1e-5
-SHAPES = (*LARGE, (256, 131072), *DECODE)
+# Rows that several blocks share: 512 MiB in 16 bits, and an odd one.
+LONG: tuple[Shape, ...] = (
+    *((4096, 65536), (2048, 131072), (2048, 131073), (1024, 262144), (256, 1048576)),
+)
+SHAPES = (*LARGE, (32768, 1024), *LONG, (256, 131072), *DECODE)
 Pair = tuple[Tensor, Tensor]
 
 LIGER_LAYER_NORM = library("liger_kernel.ops.layer_norm", "LigerLayerNormFunction", "apply")
@@ -21,6 +25,8 @@ FLASHINFER_LAYER_NORM = library("flashinfer.norm", "layernorm")
 FLASHINFER_RMS_NORM = library("flashinfer", "rmsnorm")
 # In place, so that what it works on grows call by call; that changes nothing of its time.
 FLASHINFER_PRE_RMS_NORM = library("flashinfer", "fused_add_rmsnorm")
+QUACK_LAYER_NORM = library("quack.rmsnorm", "layernorm_fwd")
+QUACK_RMS_NORM = library("quack.rmsnorm", "rmsnorm_fwd")
 
 
 def _layer_norm(x: Tensor, gamma: Tensor, beta: Tensor, *_: Tensor) -> Tensor:
@@ -33,7 +39,7 @@ def _layer_norm_case(shape: Shape, dtype: torch.dtype) -> Case:
 
     def inputs(device: torch.device) -> tuple[Tensor, ...]:
         x, gamma, beta = weights(device)
-        return x, gamma, beta, gamma.float(), beta.float()  # FlashInfer's are float32
+        return x, gamma, beta, gamma.float(), beta.float()  # FlashInfer and QuACK take float32
 
     return Case(
         "layer_norm",
@@ -45,6 +51,7 @@ def _layer_norm_case(shape: Shape, dtype: torch.dtype) -> Case:
             "eager": _layer_norm,
             "liger": lambda x, gamma, beta, *_: LIGER_LAYER_NORM(x, gamma, beta, EPS),
             "flashinfer": lambda x, _g, _b, *wide: FLASHINFER_LAYER_NORM(x, *wide, EPS),
+            "quack": lambda x, _g, _b, *wide: QUACK_LAYER_NORM(x, *wide, EPS),
         },
         bytes_moved=nbytes(dtype, shape, shape, row, row),
     )
@@ -99,6 +106,7 @@ def _rms_norm_case(shape: Shape, dtype: torch.dtype) -> Case:
             "eager": _rms_norm,
             "liger": lambda x, gamma: LIGER_RMS_NORM(x, gamma, EPS),
             "flashinfer": lambda x, gamma: FLASHINFER_RMS_NORM(x, gamma, EPS),
+            "quack": lambda x, gamma: QUACK_RMS_NORM(x, gamma, None, None, None, None, EPS),
         },
         bytes_moved=nbytes(dtype, shape, shape, row),
     )
@@ -121,6 +129,9 @@ def _pre_rms_norm_case(shape: Shape, dtype: torch.dtype) -> Case:
             "eager": _pre_rms_norm,
             "liger": lambda *args: LIGER_PRE_RMS_NORM(*args, EPS),
             "flashinfer": lambda *args: FLASHINFER_PRE_RMS_NORM(*args, EPS),
+            "quack": lambda x, residual, gamma: QUACK_RMS_NORM(
+                x, gamma, None, residual, None, None, EPS
+            ),
         },
         bytes_moved=nbytes(dtype, shape, shape, shape, shape, row),
     )

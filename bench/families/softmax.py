@@ -12,6 +12,7 @@ import fusedops
 SCALE = 0.125
 LIGER = library("liger_kernel.ops.softmax", "LigerSoftmaxFunction", "apply")
 FLASHINFER = library("flashinfer", "sampling", "softmax")
+QUACK = library("quack.softmax", "softmax_fwd")
 # [B, H, Sq, L]: 64 MiB and more in 16 bits with L of 1 k to 32 k, and an odd L; then a step's.
 LARGE: tuple[Shape, ...] = (
     (8, 32, 256, 1024),
@@ -21,6 +22,14 @@ LARGE: tuple[Shape, ...] = (
     (1, 16, 256, 32768),
 )
 DECODE: tuple[Shape, ...] = ((1, 32, 1, 4096), (16, 32, 1, 4096), (1, 32, 1, 131072))
+# Rows that several blocks share: 512 MiB in 16 bits, and an odd L.
+LONG: tuple[Shape, ...] = (
+    (1, 1, 4096, 65536),
+    (1, 1, 2048, 131072),
+    (1, 1, 2048, 131073),
+    (1, 1, 1024, 262144),
+    (1, 1, 256, 1048576),
+)
 QUICK: tuple[Shape, ...] = ((4, 8, 256, 4096), (1, 32, 1, 4096))
 
 
@@ -84,14 +93,16 @@ FAMILY = Family(
                 "eager": lambda scores: torch.softmax(scores, -1),
                 "liger": LIGER,
                 "flashinfer": lambda scores: FLASHINFER(scores.view(-1, scores.shape[-1])),
+                "quack": lambda scores: QUACK(scores.view(-1, scores.shape[-1])),
             },
-            shapes=(*LARGE, *DECODE, (1, 1, 1024, 131072)),
+            shapes=(*LARGE, *DECODE, (1, 1, 1024, 131072), *LONG),
         ),
         _operator(
             "mask",
             lambda scores, mask: fusedops.softmax(scores, mask, scale=SCALE),
             {"eager": _masked},
             masks=lambda shape: ((shape[0], 1, *shape[2:]),),
+            shapes=(*LARGE, *DECODE, LONG[1]),
         ),
         _operator(
             "padding",

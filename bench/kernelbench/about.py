@@ -12,8 +12,7 @@ from typing import Any
 import torch
 
 import fusedops
-
-PEERS = ("triton", "liger-kernel", "flashinfer-python", "transformers")
+from kernelbench.peers import pinned
 
 
 def about(wheel: Path | None, **measured: float) -> dict[str, Any]:
@@ -33,7 +32,7 @@ def about(wheel: Path | None, **measured: float) -> dict[str, Any]:
         "library_sha256": _sha256(library),
         "wheel": wheel.name if wheel else None,
         "wheel_sha256": _sha256(wheel),
-        "peers": {name: _version(name) for name in PEERS},
+        "peers": {name: _version(name) for name in ("triton", "transformers", *pinned())},
         **measured,
     }
 

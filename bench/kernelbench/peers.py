@@ -2,6 +2,8 @@
 
 import functools
 import importlib
+import os
+from pathlib import Path
 from typing import cast
 
 import torch
@@ -10,6 +12,33 @@ from kernelbench.case import Call, Case
 
 # By the names in tables and records. The second is what needs a whole search for each kernel.
 MODES = {"compile": None, "max-autotune": "max-autotune-no-cudagraphs"}
+
+PINS = Path(__file__).parents[1] / "peers.txt"
+CACHE_VARIABLES = (
+    "TORCHINDUCTOR_CACHE_DIR",
+    "TRITON_CACHE_DIR",
+    "FLASHINFER_WORKSPACE_BASE",
+    "QUACK_CACHE_DIR",
+    "CUTE_DSL_CACHE_DIR",
+)
+
+
+def pinned() -> list[str]:
+    """The names of the distributions in bench/peers.txt."""
+    lines = PINS.read_text(encoding="utf-8").splitlines()
+    return [line.partition("==")[0] for line in lines if not line.startswith("#")]
+
+
+def keep_caches(folder: Path) -> None:
+    """Make the peers' compilers keep their results in `folder`, apart for each GPU and torch.
+
+    The compilers' own keys do not all have both. Processes that compile ahead inherit it.
+    """
+    of = f"{torch.cuda.get_device_name()}-{torch.__version__}".replace(" ", "-")
+    for variable in CACHE_VARIABLES:
+        place = folder.resolve() / of / variable.lower()
+        place.mkdir(parents=True, exist_ok=True)
+        os.environ[variable] = str(place)
 
 
 def library(module: str, *path: str) -> Call:

@@ -1,5 +1,6 @@
 """Every way of calling that is timed, on tiny tensors and the CPU."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from families import FAMILIES  # noqa: E402
 from kernelbench.ahead import case_of, jobs_of  # noqa: E402
 from kernelbench.case import Choice  # noqa: E402
 from kernelbench.measure import difference  # noqa: E402
+from kernelbench.peers import CACHE_VARIABLES, PINS, keep_caches, pinned  # noqa: E402
 
 import fusedops  # noqa: E402
 from fusedops.registry import OPS  # noqa: E402
@@ -78,3 +80,21 @@ def test_operators_of_a_family_are_told_apart():
             if hasattr(fusedops, operator.name)
         ]
         assert len(set(ways)) == len(ways)
+
+
+def test_every_peer_is_pinned():
+    pins = [line for line in PINS.read_text().splitlines() if not line.startswith("#")]
+    assert {"liger-kernel", "flashinfer-python", "quack-kernels"} <= set(pinned())
+    assert all(line.count("==") == 1 for line in pins)
+
+
+def test_what_peers_compile_is_kept_for_one_gpu_and_torch(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    places = set()
+    for gpu, version in (("H100 80GB", "2.11.0"), ("H200", "2.11.0"), ("H200", "2.13.0")):
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda gpu=gpu: gpu)
+        monkeypatch.setattr(torch, "__version__", version)
+        keep_caches(tmp_path)
+        places |= {os.environ[variable] for variable in CACHE_VARIABLES}
+    assert len(places) == 3 * len(CACHE_VARIABLES)
+    assert all(Path(place).is_dir() and tmp_path in Path(place).parents for place in places)
