@@ -103,6 +103,33 @@ def test_amds_variables(node_with_four, environ, archs):
     assert node_with_four.archs(**environ) == archs
 
 
+@pytest.mark.parametrize(
+    ("environ", "archs"),
+    [
+        ({"ROCM_BOOTSTRAP_FORCE_GFX_ARCH": "gfx942"}, "gfx942"),
+        ({"ROCM_BOOTSTRAP_FORCE_GFX_ARCH": "gfx942, gfx942,gfx1100"}, "gfx942 gfx942 gfx1100"),
+        (
+            {"ROCM_BOOTSTRAP_FORCE_GFX_ARCH": "gfx942,gfx1100", "HIP_VISIBLE_DEVICES": "1"},
+            "gfx1100",
+        ),
+        (
+            {"ROCM_BOOTSTRAP_FORCE_GFX_ARCH": "gfx950", "ROCM_BOOTSTRAP_DISABLE_DETECTION": "1"},
+            "",
+        ),
+        ({"ROCM_BOOTSTRAP_DISABLE_DETECTION": "0"}, "gfx90a gfx942 gfx1036 gfx1100"),
+    ],
+)
+def test_archs_that_amds_provider_is_told_to_find(node_with_four, environ, archs):
+    assert node_with_four.archs(**environ) == archs
+
+
+@pytest.mark.parametrize("name", ["MI300X", "9.0"])
+def test_a_forced_arch_is_amds(sysfs, name):
+    assert sysfs.seen(ROCM_BOOTSTRAP_FORCE_GFX_ARCH=name).why == (
+        f'ROCM_BOOTSTRAP_FORCE_GFX_ARCH: expected archs such as gfx942, found "{name}"'
+    )
+
+
 def test_hidden_amd_gpus_name_the_variable(node_with_four):
     assert node_with_four.seen(HIP_VISIBLE_DEVICES="-1").why == (
         'HIP_VISIBLE_DEVICES="-1" hides every GPU; 4 could be used'

@@ -333,6 +333,8 @@ def test_what_torch_provides() -> None:
     newer = dataclasses.replace(ROCM_CLAIMS, toolkit_version="7.2")
     assert "libamdhip64.so.6" in provided_by_torch(ROCM_CLAIMS)
     assert "libamdhip64.so.7" in provided_by_torch(newer)
+    ten = dataclasses.replace(ROCM_CLAIMS, toolkit_version="10.1")
+    assert "libamdhip64.so.7" in provided_by_torch(ten)
     assert not any(name.startswith("libamdhip64") for name in provided_by_torch(stable()))
 
 

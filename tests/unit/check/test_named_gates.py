@@ -126,6 +126,16 @@ def grafted(how: Literal["shared", "grafted"], name: str, version: str) -> Libra
     return changed(runtimes=(GpuRuntime(how, "cuda", name, version),))
 
 
+def for_rocm(soname: str) -> LibraryFacts:
+    """The library, of HIP in place of CUDA."""
+    name = f"libamdhip64.so.{soname}"
+    return changed(
+        needed=("libtorch.so", "libc10.so", name, "libc.so.6"),
+        targets=(HSACO,),
+        runtimes=(GpuRuntime("shared", "rocm", name, soname),),
+    )
+
+
 OF_LIBSTDCXX = changed(
     needed=(*RIGHT.needed, "libstdc++.so.6"),
     undefined=(*RIGHT.undefined, UndefinedSymbol("g", False, "GLIBCXX_3.4.29", "libstdc++.so.6")),
@@ -267,6 +277,19 @@ CASES: Mapping[str, Sequence[tuple[NamedCase, Sequence[str]]]] = {
         (
             case(grafted("shared", "libcudart.so.13", "13")),
             ["error demo/_C.so: needs libcudart.so.13, and the wheel is for 12.6"],
+        ),
+        *(
+            (
+                case(for_rocm(so), FILE.replace("cu126torch2.8", f"rocm{release}")),
+                [f"error demo/_C.so: needs libamdhip64.so.{so}, and the wheel is for {release}"]
+                if wrong
+                else [],
+            )
+            for release, so, wrong in (
+                *(("7.2", "7", False), ("7.2", "6", True)),
+                # ROCm 10 comes with HIP 7.
+                *(("10.1", "7", False), ("10.1", "6", True), ("10.1", "10", True)),
+            )
         ),
         (
             case(grafted("grafted", "libcudart-0a1b2c3d.so.12", "12")),

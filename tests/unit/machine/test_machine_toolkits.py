@@ -308,6 +308,35 @@ def test_every_rocm_in_the_order_of_preference(found, tmp_path):
     ]
 
 
+CORE = "#define ROCM_VERSION_MAJOR   10\n#define ROCM_VERSION_MINOR   1\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "release"),
+    [
+        ({}, "6.4"),
+        ({".info/version": "6.4.1-83\n"}, "6.4"),
+        ({".info/version": "10.1.0\n"}, "10.1"),
+        ({"include/rocm-core/rocm_version.h": CORE}, "10.1"),
+        ({".info/version": "10.2.0", "include/rocm-core/rocm_version.h": CORE}, "10.2"),
+    ],
+    ids=["HIP's header", "one number", "version", "header", "both"],
+)
+def test_rocms_release_is_not_hips(files, release, found, tmp_path):
+    root = rocm(tmp_path / "rocm")
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    assert [one.release for one in found()] == [release]
+
+
+def test_the_rocm_of_amds_wheels(found, tmp_path, monkeypatch):
+    root = rocm(tmp_path / "_rocm_sdk_devel")
+    sdk = program(tmp_path / "bin/rocm-sdk", f"[ \"$*\" = 'path --root' ] && echo {root}\n")
+    monkeypatch.setattr(toolkits.sys, "executable", str(sdk.with_name("python")))
+    assert found() == [InstalledToolkit("rocm", root, "6.4", "rocm-sdk")]
+
+
 def test_hipcc_in_a_folder_of_hips_own(found, tmp_path):
     root = rocm(tmp_path / "rocm-5.0")
     program(root / "hip/bin/hipcc")
@@ -318,8 +347,11 @@ def test_a_rocm_without_its_release_or_its_compiler(found, tmp_path):
     roots = {
         rocm(tmp_path / "no header", None): "No such file or directory",
         rocm(tmp_path / "empty header", ""): "hip_version.h tells no release",
+        rocm(tmp_path / "odd"): "/odd/.info/version tells no release",
         tmp_path / "nowhere": "it has no bin/hipcc",
     }
+    (tmp_path / "odd/.info").mkdir()
+    (tmp_path / "odd/.info/version").write_text("develop\n")
     for root, problem in roots.items():
         (one,) = found(ROCM_PATH=root)
         assert one.release == ""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from torchwheel_runtime.arch.model import runtime_major
 from torchwheel_runtime.machine.facts import Absent, Torch
 from torchwheel_runtime.machine.torch import (
     find_torch,
@@ -16,7 +17,7 @@ from torchwheel_runtime.machine.torch import (
     read_torch,
     string_constants,
 )
-from torchwheel_runtime.versions import hip_version, minor_version, tool_version, version_numbers
+from torchwheel_runtime.versions import header_version, minor_version, tool_version, version_numbers
 
 # As the wheels of 2.11.0+cu130 and 2.9.1+rocm6.4 have it, and a build from source.
 CUDA = """from typing import Optional
@@ -33,6 +34,8 @@ ROCM = """__version__ = '2.9.1+rocm6.4'
 cuda: Optional[str] = None
 hip: Optional[str] = '6.4.43484-123eb5128'
 """
+# HIP's release and ROCm's differ from ROCm 10 on.
+ROCM_10 = "__version__ = '2.14.0+rocm10.1'\ncuda = None\nhip = '7.3.60001'\nrocm = '10.1.0'\n"
 SOURCE = "__version__ = '2.12.0a0+gitf1a6e6c'\ncuda = None\nhip = None\n"
 INTEL = f"{SOURCE}xpu: Optional[str] = '20250301'\n"
 OLD_STRINGS = 'set(TORCH_CXX_FLAGS "-D_GLIBCXX_USE_CXX11_ABI=0")\n'
@@ -64,17 +67,20 @@ def installed(tmp_path, monkeypatch):
     [
         (CUDA, "", ("2.11.0+cu130", "13.0", None)),
         (ROCM, None, ("2.9.1+rocm6.4", None, "6.4.43484-123eb5128")),
+        (ROCM_10, None, ("2.14.0+rocm10.1", None, "7.3.60001")),
         (SOURCE, None, ("2.12.0a0+gitf1a6e6c", None, None)),
         (INTEL, None, ("2.12.0a0+gitf1a6e6c", None, None)),
         ("__version__ = '2.6'\ncuda = '12.4'\n", OLD_STRINGS, ("2.6", "12.4", None)),
     ],
-    ids=["CUDA", "ROCm", "source", "Intel's", "old strings"],
+    ids=["CUDA", "ROCm", "ROCm 10", "source", "Intel's", "old strings"],
 )
 def test_a_torch_is_read_and_not_imported(installed, version, config, facts):
     folder = installed(version, config)
     xpu = "20250301" if version == INTEL else None
+    rocm = "10.1.0" if version == ROCM_10 else None
     found = find_torch()
-    assert found == Torch(*facts, folder, old_abi=config == OLD_STRINGS, xpu=xpu)
+    assert found == Torch(*facts, folder, old_abi=config == OLD_STRINGS, xpu=xpu, rocm=rocm)
+    assert found.built_with("rocm") == (rocm or found.hip)
     assert found.other == ("xpu" if xpu else None)
     assert "torch" not in sys.modules
 
@@ -238,16 +244,31 @@ def test_what_tools_print():
 @given(NUMBER, NUMBER, st.sampled_from(["", " ", "  \t"]))
 def test_hips_header_tells_its_release(major, minor_, space):
     header = f"#{space}define HIP_VERSION_MAJOR {major}\n#define HIP_VERSION_MINOR{space} {minor_}"
-    assert hip_version(header) == f"{major}.{minor_}"
+    assert header_version(header, "HIP") == f"{major}.{minor_}"
 
 
 def test_what_hips_headers_say():
-    assert hip_version(HIP) == "6.4"
-    assert hip_version("#define HIP_VERSION_MAJOR 6\n") is None
-    assert hip_version("") is None
+    assert header_version(HIP, "HIP") == "6.4"
+    assert header_version("#define HIP_VERSION_MAJOR 6\n", "HIP") is None
+    assert header_version("", "HIP") is None
 
 
 @given(TEXT)
 def test_any_header_is_one_of_a_release_or_of_none(text):
-    for found in (hip_version(text), tool_version(text)):
+    for found in (header_version(text, "HIP"), tool_version(text)):
         assert found is None or version_numbers(found)
+
+
+@pytest.mark.parametrize(
+    ("backend", "release", "major"),
+    [
+        ("cuda", "13.0", "13"),
+        ("cuda", "10.2", "10"),
+        ("rocm", "6.4.43484-123eb5128", "6"),
+        ("rocm", "7.2", "7"),
+        ("rocm", "10.1.0", "7"),
+        ("rocm", "", ""),
+    ],
+)
+def test_the_soname_of_a_runtime_has_hips_major(backend, release, major):
+    assert runtime_major(backend, release) == major

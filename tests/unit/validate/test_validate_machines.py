@@ -40,6 +40,8 @@ TOOLKIT = InstalledToolkit("cuda", Path("/cuda-13.0"), "13.0", "nvcc on the PATH
 OLDER = InstalledToolkit("cuda", Path("/cuda-12.4"), "12.4", "/usr/local/cuda")
 NEWER = InstalledToolkit("cuda", Path("/cuda-13.2"), "13.2", "/usr/local/cuda")
 HIPCC = InstalledToolkit("rocm", Path("/opt/rocm"), "7.2", "/opt/rocm")
+ROCM_10 = Torch("2.14.0+rocm10.1", None, "7.3.60001", Path("/torch"), rocm="10.1.0")
+HIPCC_10 = InstalledToolkit("rocm", Path("/rocm10"), "10.1", "rocm-sdk")
 GCC = HostCompiler(Path("/usr/bin/g++"), "gcc", "12.2.0")
 HERE = Machine("3.12.3", "linux_x86_64", "2.36", CUDA, driver=R580, gpus=(A100,), host=GCC)
 
@@ -256,6 +258,9 @@ BROKEN = changed(TOOLKIT, root=Path("/broken"), problem="it has no bin/ptxas")
         (ATEN, CUDA, [changed(OLDER, where="CUDA_HOME"), TOOLKIT], "CUDA_HOME"),
         (STABLE, CUDA, [changed(BROKEN, where="CUDA_HOME"), TOOLKIT], "CUDA_HOME"),
         (HIP, ROCM, [TOOLKIT, changed(HIPCC, release="6.4"), HIPCC], HIPCC),
+        (HIP, ROCM, [changed(HIPCC, release="6.4"), HIPCC_10], HIPCC_10),  # of HIP 7 too
+        (HIP, ROCM_10, [HIPCC, HIPCC_10], HIPCC_10),
+        (HIP, ROCM_10, [changed(HIPCC, release="6.4"), HIPCC], HIPCC),
     ],
 )
 def test_the_toolkit_to_build_with(claims, torch, toolkits, taken):

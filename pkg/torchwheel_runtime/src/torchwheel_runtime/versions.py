@@ -19,7 +19,7 @@ _NUMBERS = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})*)", re.ASCII)
 _LONG_NUMBER = re.compile(r"\d{1000}", re.ASCII)
 # Not compiled, because the import of an extension needs neither.
 _TOOL = r"(?a)\bV(\d{1,9}\.\d{1,9}\.\d{1,9})\b"
-_HIP = r"(?am)^\s*#\s*define\s+HIP_VERSION_(MAJOR|MINOR)\s+(\d{1,9})\b"
+_HEADER = r"(?am)^\s*#\s*define\s+{}_VERSION_(MAJOR|MINOR)\s+(\d{{1,9}})\b"
 
 
 def version_numbers(text: str) -> tuple[int, ...]:
@@ -101,7 +101,7 @@ def tool_version(text: str) -> str | None:
     return match[1] if match else None
 
 
-def hip_version(header: str) -> str | None:
-    """The HIP release in the text of hip_version.h, which is also ROCm's: "6.4"."""
-    parts = dict(re.findall(_HIP, header))
+def header_version(header: str, name: str) -> str | None:
+    """The release that a header of AMD's defines, "6.4"; `name` is HIP or ROCM."""
+    parts = dict(re.findall(_HEADER.format(name), header))
     return f"{int(parts['MAJOR'])}.{int(parts['MINOR'])}" if len(parts) == 2 else None

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from torchwheel.data import read
+from torchwheel_runtime.arch.model import runtime_major
 from torchwheel_runtime.claims import Claims, LibraryNeeds, Part
 from torchwheel_runtime.inspect.elf import Library
-from torchwheel_runtime.versions import major_version, version_numbers
+from torchwheel_runtime.versions import version_numbers
 
 # Without a handler, Python prints auditwheel's warnings between the gates.
 logging.getLogger("auditwheel").addHandler(logging.NullHandler())
@@ -55,7 +56,7 @@ def may_borrow(name: str, claims: Claims) -> bool:
 
 
 def _row(name_: str, needs: LibraryNeeds) -> Iterator[str]:
-    major = major_version(needs.toolkit_version or "")
+    major = runtime_major(needs.backend or "cuda", needs.toolkit_version or "")
     for name in _table().get(name_, {}).get("needed", ()):
         yield name.format(major=major)
 

@@ -18,7 +18,7 @@ from torchwheel.check.named_claims import NamedCase, NamedClaims
 from torchwheel.data import read
 from torchwheel.inspect.installed import OF_PYTHON, owner_of
 from torchwheel.inspect.library_facts import MODULE, LibraryFacts
-from torchwheel_runtime.arch.model import BRANDS, Backend
+from torchwheel_runtime.arch.model import BRANDS, Backend, runtime_major
 from torchwheel_runtime.inspect.elf import Library, libraries_not_named, qualified_name
 from torchwheel_runtime.text import join_names, quote, shorten
 from torchwheel_runtime.validate.at_load import tag_floor
@@ -311,7 +311,8 @@ def _runtime_findings(case: NamedCase, library: LibraryFacts) -> Iterator[Row]:
         claimed = case.claims.cuda if found.backend == "cuda" else case.claims.local.rocm
         if found.how == "grafted":
             yield _warning(f"needs {found.library}: a second runtime beside torch's", library.name)
-        if claimed and found.version and major_version(found.version) != major_version(claimed):
+        major = runtime_major(found.backend, claimed or "")
+        if claimed and found.version and major_version(found.version) != major:
             yield _error(f"needs {found.library}, and the wheel is for {claimed}", library.name)
 
 

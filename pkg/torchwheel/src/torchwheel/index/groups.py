@@ -14,11 +14,10 @@ from typing import NamedTuple
 from packaging.specifiers import SpecifierSet
 
 from torchwheel.index.needs import ALL
-from torchwheel_runtime.arch.model import Backend
+from torchwheel_runtime.arch.model import Backend, runtime_major
 from torchwheel_runtime.arch.releases import ToolkitRelease, TorchFacts, torch_releases
 from torchwheel_runtime.claims import Abi, Claims
 from torchwheel_runtime.errors import TorchwheelError
-from torchwheel_runtime.versions import major_version
 
 CPU = "cpu"
 """The group for a torch without GPU code."""
@@ -104,7 +103,7 @@ def serves(kind: WheelKind, build: TorchBuild) -> bool:
     """Whether a wheel has a front end for this torch and kernels of its toolkit's major release."""
     return any(accepts(text, build.torch) for text in kind.ranges) and any(
         backend == build.toolkit.backend
-        and major_version(version) == major_version(build.toolkit.version)
+        and runtime_major(backend, version) == runtime_major(backend, build.toolkit.version)
         for backend, version in kind.kernels
     )
 

@@ -14,7 +14,7 @@ from torchwheel.findings import finding_of_wheel
 from torchwheel.index.needs import WheelNeeds
 from torchwheel.install.environment import TargetEnvironment
 from torchwheel.install.page import OfferedWheel
-from torchwheel_runtime.arch.model import backend_of
+from torchwheel_runtime.arch.model import backend_of, runtime_major
 from torchwheel_runtime.arch.runs import machine_code_runs_on, runs_on
 from torchwheel_runtime.claims import LibraryNeeds
 from torchwheel_runtime.text import join_names
@@ -251,7 +251,10 @@ def _toolkit_fit(needs: LibraryNeeds, environment: TargetEnvironment) -> tuple[i
     if not release or not built:
         return (0,)
     same = minor_version(release) == minor_version(built)
-    return (2 if same else int(version_numbers(release)[:1] == version_numbers(built)[:1]),)
+    one = needs.backend is not None and (
+        runtime_major(needs.backend, release) == runtime_major(needs.backend, built)
+    )
+    return (2 if same else int(one),)
 
 
 def _newest_torch(needs: WheelNeeds) -> tuple[int, ...]:

@@ -118,7 +118,8 @@ def ranking_json(ranking: Ranking, environment: TargetEnvironment) -> str:
         "program": str(environment.program),
         "platform": environment.platform,
         "glibc": environment.glibc,
-        "torch": torch and {"version": torch.version, "cuda": torch.cuda, "hip": torch.hip},
+        "torch": torch
+        and {"version": torch.version, "cuda": torch.cuda, "hip": torch.hip, "rocm": torch.rocm},
         "driver": driver and {"backend": driver.backend, "version": driver.version},
         "gpus": [
             {"index": gpu.index, "name": gpu.name, "arch": str(gpu.arch)}

@@ -95,6 +95,7 @@ def torch_facts() -> "dict[str, object]":
         "version": torch.__version__,
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
+        "rocm": getattr(torch.version, "rocm", None),
         "folder": str(Path(torch.__file__).parent),
         "old_abi": not torch._C._GLIBCXX_USE_CXX11_ABI,
         # Without a GPU torch.cuda.get_arch_list() is empty.

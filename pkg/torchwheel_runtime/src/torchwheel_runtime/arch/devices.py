@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from torchwheel_runtime.arch.model import Arch, Backend, CudaArch, RocmArch
+from torchwheel_runtime.arch.model import Arch, Backend, CudaArch, RocmArch, parse
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.text import quote
 
@@ -117,17 +117,25 @@ def _index_by_uuid(entry: str, kind: str, boards: Sequence[Board]) -> int | None
 _NODES = "sys/class/kfd/kfd/topology/nodes"
 _DEVICE = "dev/kfd"
 _OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
+# Variables of rocm-bootstrap, AMD's provider for installers: the archs to pretend, or no GPU.
+_FORCED = "ROCM_BOOTSTRAP_FORCE_GFX_ARCH"
+_NO_DETECTION = "ROCM_BOOTSTRAP_DISABLE_DETECTION"
 _VERSION = re.compile(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{1,2})", re.ASCII)
 
 
 def amd_boards(environ: Mapping[str, str], root: Path = Path("/")) -> list[Board]:
     """The GPUs that this process may open, in the order in which ROCm counts them.
 
-    Where HSA_OVERRIDE_GFX_VERSION gives a GPU another arch, this function does so too.
+    Where HSA_OVERRIDE_GFX_VERSION gives a GPU another arch, this function does so too, and where
+    rocm-bootstrap is told which archs to find, it finds those.
 
     Raises:
-        TorchwheelError: there is no driver, or this user may not use it.
+        TorchwheelError: there is no driver, or this user may not use it; a variable names no arch.
     """
+    if environ.get(_NO_DETECTION) == "1":
+        return []
+    if forced := environ.get(_FORCED):
+        return [_forced_board(name.strip()) for name in forced.split(",") if name.strip()]
     nodes, device = root / _NODES, root / _DEVICE
     try:
         numbers = sorted(int(entry.name) for entry in nodes.iterdir() if entry.name.isdecimal())
@@ -140,6 +148,16 @@ def amd_boards(environ: Mapping[str, str], root: Path = Path("/")) -> list[Board
         )
     boards = (_amd_board(nodes / str(number), number, environ, root) for number in numbers)
     return [board for board in boards if board is not None]
+
+
+def _forced_board(name: str) -> Board:
+    try:
+        arch = parse(name)
+    except ValueError:
+        arch = None
+    if not isinstance(arch, RocmArch):
+        raise TorchwheelError(f"{_FORCED}: expected archs such as gfx942, found {quote(name)}")
+    return Board(name=name, arch=arch, uuid="")
 
 
 def amd_driver(root: Path = Path("/")) -> Driver:

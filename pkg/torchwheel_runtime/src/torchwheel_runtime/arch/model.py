@@ -10,10 +10,13 @@ from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 from torchwheel_runtime.text import quote
+from torchwheel_runtime.versions import major_version
 
 Backend = Literal["cuda", "rocm"]
 
 BRANDS: Mapping[Backend, str] = {"cuda": "CUDA", "rocm": "ROCm"}
+# ROCm's number was HIP's, which is in the soname of libamdhip64, until ROCm 10 came with HIP 7.
+_HIP_OF_ROCM = {"10": "7"}
 """Names of the backends in messages."""
 
 CUDA_PATTERN = r"[1-9][0-9]?\.[0-9][af]?(\+PTX)?"
@@ -151,3 +154,9 @@ def _features(flags: str) -> tuple[str, ...] | None:
 
 def _suffix(text: str) -> Literal["", "a", "f"]:
     return "a" if text == "a" else "f" if text == "f" else ""
+
+
+def runtime_major(backend: Backend, release: str) -> str:
+    """The major of a toolkit's runtime library, which its soname has: "7" of ROCm 10.1."""
+    major = major_version(release)
+    return _HIP_OF_ROCM.get(major, major) if backend == "rocm" else major

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterator
 
-from torchwheel_runtime.arch.model import Arch, Backend
+from torchwheel_runtime.arch.model import Arch, Backend, runtime_major
 from torchwheel_runtime.arch.model import backend_of as backend_of_gpu
 from torchwheel_runtime.claims import Claims, LibraryNeeds
 from torchwheel_runtime.doctor.case import Case, Package
@@ -129,7 +129,7 @@ def _toolkit_release(
     built = torch.built_with(backend) if torch else None
     for native in natives:
         major = (native.runtime or "").partition(".so.")[2].partition(".")[0]
-        if major and (built is None or version_numbers(major) != version_numbers(built)[:1]):
+        if major and (built is None or major != runtime_major(backend or "cuda", built)):
             return major
     return built
 

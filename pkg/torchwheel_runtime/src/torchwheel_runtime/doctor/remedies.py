@@ -8,7 +8,7 @@ import dataclasses
 import re
 from collections.abc import Iterator, Sequence
 
-from torchwheel_runtime.arch.model import BRANDS, Backend
+from torchwheel_runtime.arch.model import BRANDS, Backend, runtime_major
 from torchwheel_runtime.arch.releases import ToolkitRelease, TorchFacts, torch_releases
 from torchwheel_runtime.doctor.case import Case, Package
 from torchwheel_runtime.doctor.native import NativeLibrary, is_of_torch
@@ -56,7 +56,7 @@ def comes_with_other_torch(soname: str, torch: Torch | None) -> bool:
         if torch.backend != backend:
             return True
         found = _SO_MAJOR.search(soname)
-        built = major_version(torch.built_with(backend) or "")
+        built = runtime_major(backend, torch.built_with(backend) or "")
         return soname.startswith(_OF_RELEASE) and found is not None and found[1] != built
     return False
 
@@ -135,7 +135,7 @@ def bond_of(package: Package, natives: Sequence[NativeLibrary], torch: Torch) ->
         if native.runtime and (found := _SO_MAJOR.search(native.runtime))
     ]
     if claims and claims.abi == "aten" and claims.toolkit_version:
-        majors.append(major_version(claims.toolkit_version))
+        majors.append(runtime_major(backend or "cuda", claims.toolkit_version))
     lacks_gpu = backend is not None and torch.backend != backend
     missing = {name for native in natives if native.links for name in native.links.undefined}
     unexplained = {

@@ -80,6 +80,7 @@ def _torch_text(machine: Machine) -> str:
         return f"none: {problem}"
     built = f"CUDA {torch.cuda}" if torch.cuda else "CPU only"
     built = f"HIP {torch.hip}" if torch.hip else built
+    built = f"ROCm {torch.rocm}, {built}" if torch.rocm else built
     text = f"{torch.version} ({built}), {torch.folder}"
     return f"{text}; {problem}" if problem else text
 

@@ -63,6 +63,7 @@ class Torch:
         folder: the package's folder.
         old_abi: whether it was built with _GLIBCXX_USE_CXX11_ABI=0.
         xpu: the release of Intel's SYCL that it was built with, e.g. "20250301".
+        rocm: the ROCm release that it names beside HIP's; None before ROCm 10, where they are one.
     """
 
     version: str
@@ -71,6 +72,7 @@ class Torch:
     folder: Path
     old_abi: bool = False
     xpu: str | None = None
+    rocm: str | None = None
 
     @property
     def minor(self) -> str:
@@ -89,7 +91,7 @@ class Torch:
 
     def built_with(self, backend: Backend | None) -> str | None:
         """The release of `backend`'s toolkit that it was built with; None for another backend."""
-        return self.hip if backend == "rocm" else self.cuda
+        return self.rocm or self.hip if backend == "rocm" else self.cuda
 
 
 if TYPE_CHECKING:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from torchwheel_runtime.arch.model import Backend
 from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.json_files import last_line
 from torchwheel_runtime.machine import probe
-from torchwheel_runtime.machine.facts import Absent, InstalledToolkit
+from torchwheel_runtime.machine.facts import Absent, InstalledToolkit, split_absent
 from torchwheel_runtime.machine.probe import file_text, is_file, program_output, real_path
 from torchwheel_runtime.machine.toolkit_layout import (
     CICC_PATHS,
@@ -23,7 +24,7 @@ from torchwheel_runtime.machine.toolkit_layout import (
 )
 from torchwheel_runtime.ownership import UntrustedError, check_tree, find_program
 from torchwheel_runtime.toolkit.cache import cache_path
-from torchwheel_runtime.versions import hip_version, minor_version, tool_version, version_numbers
+from torchwheel_runtime.versions import header_version, minor_version, tool_version, version_numbers
 
 # The wheel of each part, and how many numbers its version shares with nvcc's.
 _WHEELS = {
@@ -249,7 +250,7 @@ def _usual_roots(
 ) -> Iterator[tuple[Path, str]]:
     """Folders where toolkits usually are, and how each was found."""
     if backend == "rocm":
-        found = [(USUAL_ROCM, str(USUAL_ROCM))]
+        found = [*_rocm_of_wheels(), (USUAL_ROCM, str(USUAL_ROCM))]
     else:
         found = [(USUAL_CUDA, str(USUAL_CUDA))]
         found += [
@@ -260,6 +261,15 @@ def _usual_roots(
         made = ((cache or _cache()) / "toolkits").glob(f"cuda-*-{probe.platform_tag()}-*")
         found += [(root, _CACHE) for root in _newest_first(made)]
     yield from (place for place in found if is_file(place[0] / "bin" / COMPILERS[backend]))
+
+
+def _rocm_of_wheels() -> Iterator[tuple[Path, str]]:
+    """The ROCm that AMD's wheels have unpacked for this Python; their program knows its folder."""
+    program = Path(sys.executable).with_name("rocm-sdk")
+    if is_file(program):
+        answer = program_output([str(program), "path", "--root"])
+        if not isinstance(answer, Absent):
+            yield Path(last_line(answer)), "rocm-sdk"
 
 
 def _cache() -> Path:
@@ -321,13 +331,24 @@ def _rocm_root_of(hipcc: str) -> Path:
 
 def _inspect_rocm(root: Path, where: str) -> InstalledToolkit:
     root = real_path(root)
-    header = root / "include" / "hip" / "hip_version.h"
-    text = file_text(header)
-    release = "" if isinstance(text, Absent) else hip_version(text) or ""
-    problem = None
+    release, problem = split_absent(_rocm_release(root))
     if not is_file(root / "bin" / "hipcc"):
-        problem = "it has no bin/hipcc"
-    elif not release:
-        problem = text.reason if isinstance(text, Absent) else f"{header} tells no release"
+        problem = Absent("it has no bin/hipcc")
     fix = "set ROCM_PATH to a ROCm with hipcc and HIP's headers" if problem else None
-    return InstalledToolkit("rocm", root, release, where, problem, fix)
+    return InstalledToolkit(
+        "rocm", root, release or "", where, problem.reason if problem else None, fix
+    )
+
+
+def _rocm_release(root: Path) -> str | Absent:
+    """ROCm's release. HIP's header, which every build needs, has it where the two are one."""
+    hip = root / "include" / "hip" / "hip_version.h"
+    text = file_text(hip)
+    if isinstance(text, Absent):
+        return text
+    own, core = root / ".info" / "version", root / "include" / "rocm-core" / "rocm_version.h"
+    if is_file(own):
+        release = minor_version(str(file_text(own)))
+    else:
+        release = header_version(str(file_text(core)), "ROCM") or header_version(text, "HIP") or ""
+    return release or Absent(f"{own if is_file(own) else hip} tells no release")

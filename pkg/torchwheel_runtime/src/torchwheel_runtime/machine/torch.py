@@ -43,8 +43,8 @@ def read_torch(folder: Path) -> Torch | Absent:
     version = values.get("__version__")
     if not version:
         return Absent(f"torch is broken: {file} tells no version")
-    cuda, hip, xpu = (values.get(name) for name in ("cuda", "hip", "xpu"))
-    return Torch(version, cuda, hip, folder, _has_old_abi(folder), xpu)
+    cuda, hip, xpu, rocm = map(values.get, ("cuda", "hip", "xpu", "rocm"))
+    return Torch(version, cuda, hip, folder, _has_old_abi(folder), xpu, rocm)
 
 
 def string_constants(source: str) -> dict[str, str]:
@@ -96,6 +96,7 @@ def _torch_of_module(torch: ModuleType) -> Torch | None:
         folder=Path(file).parent,
         old_abi=not getattr(native, "_GLIBCXX_USE_CXX11_ABI", True),
         xpu=getattr(built, "xpu", None),
+        rocm=getattr(built, "rocm", None),
     )
 
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from torchwheel_runtime.arch.model import BRANDS, Backend
+from torchwheel_runtime.arch.model import BRANDS, Backend, runtime_major
 from torchwheel_runtime.claims import Abi, LibraryNeeds
 from torchwheel_runtime.machine.facts import Torch
 from torchwheel_runtime.validate.findings import Finding
@@ -92,7 +92,7 @@ def describe_torch(torch: Torch) -> str:
     if torch.backend is None:
         other = torch.other and f"for {torch.other.upper()}, which torchwheel does not know"
         return f"torch {torch.version}, built {other or 'for CPUs only'}"
-    built = f"with ROCm {minor_version(torch.hip)}" if torch.hip else f"with CUDA {torch.cuda}"
+    built = f"with {BRANDS[torch.backend]} {minor_version(torch.built_with(torch.backend) or '')}"
     return f"torch {torch.version}, built {built}"
 
 
@@ -168,6 +168,8 @@ def toolkit_mismatch(
         return None
     rule = _table()["toolkit_torch"][backend][abi]
     size = _SHARED[rule["shared"]]
+    if size == 1 and runtime_major(backend, built_with) == runtime_major(backend, release):
+        return None
     if version_numbers(built_with)[:size] == version_numbers(release)[:size]:
         return None
     shared = ".".join(map(str, version_numbers(built_with)[:size]))
