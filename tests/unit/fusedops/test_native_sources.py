@@ -55,6 +55,11 @@ def test_the_extension_has_every_family():
     assert {path.stem for path in (CSRC / "families").glob("*.cpp")} - common == set(FAMILIES)
 
 
+def test_each_file_with_kernels_is_listed_by_a_family():
+    listed = {file for operator in EXTENSION.operators for file in operator.device}
+    assert listed == {f"kernels/{path.name}" for path in (CSRC / "kernels").glob("*.cu")}
+
+
 def test_the_stable_library_has_a_function_for_each_operator():
     """torch's stable ABI takes functions without data: the list's places are compiled."""
     (most,) = re.findall(r"kMostOperators = (\d+);", text("torch/stable/library.cpp"))
