@@ -63,8 +63,8 @@ FUSEDOPS_DEVICE float value_of(unsigned bits) {
 
 template <int kBits, int kBytes>
 FUSEDOPS_DEVICE float value_of(const Granule<kBytes>& weights, int lane) {
-  constexpr int kPerPart = 8 * static_cast<int>(sizeof(weights.part[0])) / kBits;
-  return value_of<kBits>(weights.part[lane / kPerPart] >> (lane % kPerPart * kBits));
+  constexpr int kPerWord = 8 * static_cast<int>(sizeof(weights.word[0])) / kBits;
+  return value_of<kBits>(weights.word[lane / kPerWord] >> (lane % kPerWord * kBits));
 }
 
 template <class T, int kBits, int kPerThread>

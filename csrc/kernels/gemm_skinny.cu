@@ -41,7 +41,7 @@ unsigned blocks_each(const GemmSkinny& call, std::int64_t clusters, std::int64_t
   return gpu::has_clusters() ? blocks : 1;
 }
 
-Shape shape_of(const GemmSkinny& call, int places) {
+ProblemShape shape_of(const GemmSkinny& call, int places) {
   const int size = call.groups ? 1 : 2;
   return {call.cols,
           columns_of(call),

@@ -45,8 +45,8 @@ struct Source {
   bool in_x[L::kRowTiles];
   int left;  // words of 16 bytes of a column that are left from here on
 
-  FUSEDOPS_DEVICE Source(const Shape& shape, const void* x, const void* weight, std::int64_t first,
-                         const Part& part) {
+  FUSEDOPS_DEVICE Source(const ProblemShape& shape, const void* x, const void* weight,
+                         std::int64_t first, const SumRange& part) {
     const int lane = threadIdx.x % warp::kWidth, g = lane / kQuad;
     const int at = part.begin + threadIdx.x / warp::kWidth * L::kChunk + lane % kQuad;
     left = part.end - at;
@@ -154,7 +154,7 @@ FUSEDOPS_DEVICE void multiply_add(Sums<L>& sums, const Chunk<L>& chunk, const fl
 }
 
 template <class L>
-__device__ __forceinline__ void run_by_columns(Shape shape, typename L::T* y,
+__device__ __forceinline__ void run_by_columns(ProblemShape shape, typename L::T* y,
                                                const typename L::T* x, const void* weight,
                                                const typename L::T* bias, const float* scales) {
   using T = typename L::T;
@@ -163,7 +163,7 @@ __device__ __forceinline__ void run_by_columns(Shape shape, typename L::T* y,
   // The columns of y that a cluster computes.
   const int width = shape.gated ? L::kPlaces / 2 : L::kPlaces;
   const std::int64_t first = blockIdx.x / cluster::size() * std::int64_t{width};
-  const Part part(shape.inner / L::kElements, L::kChunk);
+  const SumRange part(shape.inner / L::kElements, L::kChunk);
   Source<L> source(shape, x, weight, first, part);
   source.ask_for();
   overlap::wait();
@@ -202,7 +202,7 @@ __device__ __forceinline__ void run_by_columns(Shape shape, typename L::T* y,
 
 template <class L>
 __global__ void __launch_bounds__(kBlock, L::kResident)
-    by_columns(Shape shape, typename L::T* y, const typename L::T* x, const void* weight,
+    by_columns(ProblemShape shape, typename L::T* y, const typename L::T* x, const void* weight,
                const typename L::T* bias, const float* scales) {
   if constexpr (tensor_core::kSupported) {
     run_by_columns<L>(shape, y, x, weight, bias, scales);

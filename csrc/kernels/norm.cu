@@ -6,8 +6,8 @@ namespace norm_detail {
 gpu::Status general_norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
   return with_type(call.dtype, [&](auto type) {
     using T = typename decltype(type)::T;
-    return call.centered ? launch_general<Form<T, true, Adds::any>>(call, tensors, stream)
-                         : launch_general<Form<T, false, Adds::any>>(call, tensors, stream);
+    return call.centered ? launch_general<Formula<T, true, Adds::any>>(call, tensors, stream)
+                         : launch_general<Formula<T, false, Adds::any>>(call, tensors, stream);
   });
 }
 

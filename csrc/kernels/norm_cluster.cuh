@@ -19,9 +19,9 @@ FUSEDOPS_DEVICE float sum_of_lanes(const float (&x)[V], const Of& f) {
   return even + odd;
 }
 
-template <class F, Rows kRows>
+template <class F, RowLayout kLayout>
 __global__ void __launch_bounds__(row_cluster::kMostThreads,
-                                  F::kAdds == Adds::nothing && kRows == Rows::whole ? 3 : 2)
+                                  F::kAdds == Adds::nothing && kLayout == RowLayout::whole ? 3 : 2)
     norm_cluster_kernel(const Tensors<typename F::T> t, std::int64_t cols, const Constants<float> c,
                         unsigned held) {
   if constexpr (cluster::kSupported) {
@@ -30,12 +30,12 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
     constexpr bool kAdds = F::kAdds != Adds::nothing, kBias = kAdds && F::kCentered;
     constexpr int kInputs = kAdds ? 2 : 1;
     // Vectors whose columns are on their way at once; measured (H100).
-    constexpr int kBatch = kRows == Rows::shifted ? 1 : kAdds ? 4 : 2;
-    using Part = row_cluster::Part<kInputs>;
+    constexpr int kBatch = kLayout == RowLayout::shifted ? 1 : kAdds ? 4 : 2;
+    using Part = row_cluster::ClusterRow<kInputs>;
     __shared__ row_cluster::Room<1> rooms[2];
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
     overlap::wait_in_turn();
-    const Place<T, kRows> p(blockIdx.x / cluster::size(), cols);
+    const RowSlice<T, kLayout> p(blockIdx.x / cluster::size(), cols);
     const Part part(places, held, static_cast<unsigned>(p.span.vectors));
     const Packed* in[kInputs];
     in[0] = as_packed(t.x + p.row + p.span.head);
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
       if constexpr (kBias) biases[j] = columns(t.bias, v);
     };
     // The sum in a vector that is still as in memory.
-    const auto add_up = [&](float (&x)[V], const typename Part::Vectors& of, int j) {
+    const auto add_up = [&](float (&x)[V], const typename Part::OfInputs& of, int j) {
       widen<T>(x, of[0]);
       float more[V];
       if constexpr (kBias) {
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
       }
     };
     // The same in a later pass: the sum is held as float32, in the place of what was added.
-    const auto get = [&](float (&x)[V], const typename Part::Vectors& of, unsigned v, bool is_held,
+    const auto get = [&](float (&x)[V], const typename Part::OfInputs& of, unsigned v, bool is_held,
                          int j) {
       if (kAdds && is_held) {
         memcpy(x, &of, sizeof(x));
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
     float mean[1] = {0}, squares[1] = {0};
     const auto square = [&](float x) { return (x - mean[0]) * (x - mean[0]); };
     part.template first_pass<kBatch, kAdds>(
-        in, ask_bias, [&](unsigned, typename Part::Vectors& of, bool is_held, int j) {
+        in, ask_bias, [&](unsigned, typename Part::OfInputs& of, bool is_held, int j) {
           float x[V];
           add_up(x, of, j);
           if (kAdds && is_held) memcpy(&of, x, sizeof(x));
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
       mean[0] = c.exact_mean(mean[0]);
       part.template next_pass<2>(
           in, [](unsigned, int) {},
-          [&](unsigned v, const typename Part::Vectors& of, bool is_held, int j) {
+          [&](unsigned v, const typename Part::OfInputs& of, bool is_held, int j) {
             float x[V];
             get(x, of, v, is_held, j);
             squares[0] += sum_of_lanes(x, square);
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
           gammas[j] = columns(t.gamma, v);
           if constexpr (F::kCentered) betas[j] = columns(t.beta, v);
         },
-        [&](unsigned v, const typename Part::Vectors& of, bool is_held, int j) {
+        [&](unsigned v, const typename Part::OfInputs& of, bool is_held, int j) {
           float x[V], gamma[V], beta[V];
           widen(gamma, gammas[j]);
           if constexpr (F::kCentered) widen(beta, betas[j]);

@@ -20,7 +20,7 @@ enum class Adds { nothing, residual, any };
 
 // What a kernel computes.
 template <class Type, bool kCenteredNorm, Adds kWhatIsAdded>
-struct Form {
+struct Formula {
   using T = Type;
   static constexpr bool kCentered = kCenteredNorm;
   static constexpr Adds kAdds = kWhatIsAdded;
@@ -38,7 +38,7 @@ constexpr int kNarrowBlock = 128;  // threads of a block whose rows are narrower
 // How a kernel uses threads, registers and blocks.
 template <int kVectorsOfThread, int kMostThreads, int kBlocksOfMostThreads, int kColumnsPrefetched,
           bool kSeveralBlocks = false, bool kPackedElements = false>
-struct Shape {
+struct Schedule {
   static constexpr int kVectors = kVectorsOfThread;
   static constexpr int kMost = kMostThreads;              // threads of a block that share a row
   static constexpr bool kNarrow = kMost <= warp::kWidth;  // several rows share a block
@@ -51,7 +51,7 @@ struct Shape {
 };
 
 // How rows lie in memory.
-enum class Rows {
+enum class RowLayout {
   whole,    // rows are whole vectors
   shifted,  // rows are longer than a vector, but not whole vectors
   any
