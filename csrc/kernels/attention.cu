@@ -1,5 +1,8 @@
-
-
+// One decode step of attention over a cache of keys and values. For each sequence and query head
+//   out [head_dim] = softmax(scale K q + alibi + mask) V
+// where q is the new token's, and K and V [keys, head_dim] are the cache's with the token's own
+// row. q and k are rotated first. Blocks share the keys of a sequence; the last one of them merges
+// the partial results (attention_merge.cuh).
 #include <algorithm>
 #include <limits>
 

@@ -1,3 +1,6 @@
+// y = norm(s) gamma + beta for each row s of x, or of x + bias + residual: [rows, cols]. A layer
+// norm is (s - mean) / sqrt(variance + eps), an RMS norm s / sqrt(mean of squares + eps). Here is
+// the choice between norm_layer.cu, norm_rms.cu, and the kernel for rows of any length and type.
 #include "kernels/norm_launch.cuh"
 
 namespace fusedops::kernels {

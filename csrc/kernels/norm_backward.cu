@@ -1,5 +1,8 @@
-
-
+// The gradients of a norm. With n the normalised row and g = grad gamma:
+//   grad_x [rows, cols] = (g - mean(g) - n mean(g n)) / deviation + grad_sum,
+//   grad_gamma [cols] = sum of grad n over the rows, grad_beta [cols] = sum of grad over the rows.
+// One kernel writes grad_x and each row's mean and deviation; the next takes partial sums of the
+// columns, which column_sum.cuh adds up.
 #include "kernels/column_sum.cuh"
 #include "kernels/norm.h"
 #include "kernels/norm_kernels.cuh"
@@ -7,7 +10,7 @@
 
 namespace fusedops::kernels::norm_detail {
 
-using Backward = Schedule<1, 1024, 1, 0>;
+using Backward = Schedule<1, 1024, 0>;
 
 // The gradient with respect to the rows. A row that fits into its threads' registers is read once;
 // a longer row is read three times: for its mean and deviation, for the sums, and for the result. A

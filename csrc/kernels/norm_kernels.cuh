@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(S::kBlock, S::kBlocks)
   if constexpr (S::kClusters) cluster::wait();
 }
 
-using General = Schedule<2, 1024, 1, 0>;
+using General = Schedule<2, 1024, 0>;
 
 // The mean of some elements, and the sum of their squared distances from it. It is merged part by
 // part (Chan, Golub & LeVeque, "Updating formulae and a pairwise algorithm for computing sample

@@ -25,14 +25,16 @@ struct Schedules {
   template <bool kCondition, class A, class B>
   using If = std::conditional_t<kCondition, A, B>;
 
-  using Tiny = Schedule<2, warp::kWidth, 1, 2>;
-  using Small = If<kSums, If<kHalf, Schedule<2, 1024, 1, 2>, Schedule<1, 1024, 1, 1>>,
-                   If<kHeavy, Schedule<4, 128, 6, 4>, Schedule<2, 256, 4, 2>>>;
-  using Middle =
-      If<kSums, If<kHalf, Small, Schedule<2, 1024, 1, 1>>, Schedule<4, 512, 2, kHeavy ? 1 : 4>>;
-  using Large = If<kSums, Schedule<4, 1024, 1, 1>, Schedule<8, 1024, 1, 1, false, kHalf>>;
-  using Longest = If<kSums, Schedule<4, 1024, 1, 1, true>, Large>;
-  using Shifted = If<kSums, Schedule<2, 1024, 1, 0>, Schedule<4, 1024, 1, 1>>;
+  using Tiny = Schedule<2, warp::kWidth, 2>;
+  using Small =
+      If<kSums, If<kHalf, Schedule<2, 1024, 2>, Schedule<1, 1024, 1>>,
+         If<kHeavy, WithBlocks<6, Schedule<4, 128, 4>>, WithBlocks<4, Schedule<2, 256, 2>>>>;
+  using Middle = If<kSums, If<kHalf, Small, Schedule<2, 1024, 1>>,
+                    WithBlocks<2, Schedule<4, 512, kHeavy ? 1 : 4>>>;
+  using Large = If<kSums, Schedule<4, 1024, 1>,
+                   If<kHalf, StayPacked<Schedule<8, 1024, 1>>, Schedule<8, 1024, 1>>>;
+  using Longest = If<kSums, InClusters<Schedule<4, 1024, 1>>, Large>;
+  using Shifted = If<kSums, Schedule<2, 1024, 0>, Schedule<4, 1024, 1>>;
 };
 
 // The blocks that share a row of so many vectors: a power of two.

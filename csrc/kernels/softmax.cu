@@ -1,3 +1,7 @@
+// y = softmax(scale scores + alibi + mask) over the keys: scores and y are [batch, heads, queries,
+// keys]. Here is the choice between kernels: rows in registers (softmax_resident.cuh), the next row
+// on its way meanwhile (softmax_prefetched.cuh), long rows in clusters (softmax_cluster.cuh), and
+// any others (softmax_streamed.cu).
 #include <algorithm>
 
 #include "kernels/softmax_cluster.cuh"
@@ -71,9 +75,6 @@ Masking masking_of(const Softmax& call) {
   return boolean ? Masking::boolean : like ? Masking::like_scores : Masking::float32;
 }
 
-// 4 vectors a thread are fastest where a multiprocessor holds several blocks. At 16 bits, masks and
-// alibi leave no registers for more, because they are added in float32. With 8, a multiprocessor
-// has room for a second row of 32 Ki keys.
 template <class T>
 struct Choice {
   SoftmaxKernel<T> kernel;
@@ -82,8 +83,8 @@ struct Choice {
 
 template <class T>
 Choice<T> choose(const Softmax& call, Masking masking) {
-  using Short = Shape<4, 1024>;
-  using Long = std::conditional_t<sizeof(T) == 4, Shape<8, 1024>, Shape<8, 512, true, 2>>;
+  using Short = ShortRows;
+  using Long = LongRows<T>;
   if (masking > Masking::ragged) {
     if constexpr (sizeof(T) == 4) {
       if (call.keys > kMostKeys / 2) {
@@ -152,7 +153,7 @@ gpu::Status launch_softmax(const Softmax& call, void* y, const void* scores, gpu
     gpu::Status status = gpu::shared_memory(1, room);
     if (status == gpu::kSuccess) status = gpu::multiprocessors(processors);
     if (status != gpu::kSuccess) return status;
-    if (prefetched.block.threads <= Shape<4, 1024>::kMost && prefetched.shared <= room) {
+    if (prefetched.block.threads <= ShortRows::kMost && prefetched.shared <= room) {
       const unsigned run = run_of<T>(call, masking, prefetched.block.threads, processors);
       return launch_prefetched(call, prefetched, masking, run, y, scores, stream);
     }

@@ -1,3 +1,5 @@
+// grad_scores = scale y (grad - sum of grad y over the row), all [rows, keys]: the gradient of
+// y = softmax(scale scores). Rows stay in registers, or lie in clusters, or are read twice.
 #include <algorithm>
 
 #include "kernels/packed.cuh"

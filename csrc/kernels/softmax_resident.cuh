@@ -171,16 +171,21 @@ class Addend {
   float slope_ = 0;
 };
 
-// How a kernel uses threads and registers.
-template <int kVectorsOfThread, int kMostThreads, bool kStayPacked = false,
-          int kBlocksOfMostThreads = 1>
-struct Shape {
-  static constexpr int kVectors = kVectorsOfThread;
-  static constexpr int kMost = kMostThreads;  // threads of a block
-  // Scores stay packed in registers, and every use computes from them again: at 16 bits that takes
-  // half the registers.
-  static constexpr bool kPacked = kStayPacked;
-  static constexpr int kBlocks = kBlocksOfMostThreads;  // blocks of a multiprocessor, at least
+// How softmax_kernel uses threads and registers: vectors of a thread, most threads of a block, and
+// blocks of a multiprocessor, at least. With kPacked, scores stay packed in registers, and every
+// use computes from them again: at 16 bits that takes half the registers.
+//
+// 4 vectors a thread are fastest where a multiprocessor holds several blocks. At 16 bits, masks and
+// alibi leave no registers for more, because they are added in float32. With 8, a multiprocessor
+// has room for a second row of 32 Ki keys.
+struct ShortRows {
+  static constexpr int kVectors = 4, kMost = 1024, kBlocks = 1;
+  static constexpr bool kPacked = false;
+};
+template <class T>
+struct LongRows {
+  static constexpr bool kPacked = sizeof(T) == 2;
+  static constexpr int kVectors = 8, kMost = kPacked ? 512 : 1024, kBlocks = kPacked ? 2 : 1;
 };
 
 template <class Op>

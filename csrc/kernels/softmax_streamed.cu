@@ -1,3 +1,6 @@
+// y = softmax(scale scores + alibi + mask) over the keys, [batch, heads, queries, keys], for every
+// call: any dtype, length, mask and alibi. A row is read twice, for its maximum and sum and for the
+// results. Several blocks share a long row; then these are two launches.
 #include <algorithm>
 
 #include "kernels/softmax.h"
