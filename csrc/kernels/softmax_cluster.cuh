@@ -19,8 +19,7 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 3)
     const unsigned at = blockIdx.x / cluster::size();
     const RowIndex<unsigned> index = params.index(at);
     const KeyRange<int> seen = params.visibility.of(static_cast<int>(index.query));
-    const std::int64_t row =
-        static_cast<std::int64_t>(params.row(at, index)) * params.visibility.keys;
+    const std::int64_t row = params.first(at, index);
     const std::int64_t begin = row + seen.first;
     const auto span = span_at<V>(begin, seen.end - seen.first);
     const auto vectors = static_cast<unsigned>(span.vectors);
@@ -37,10 +36,7 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 3)
     part.first_pass(in, [&](unsigned v, const Packed(&of)[1]) {
       float z[V];
       addend.complete(z, of[0], v, vectors);
-      float most = z[0];
-#pragma unroll
-      for (int i = 1; i < V; ++i) most = fmaxf(most, z[i]);
-      most = fmaxf(most, top);
+      const float most = fmaxf(largest(z), top);
       const float base = base_of(most);
       sum *= two_to((top - base) * params.factor);
       top = most;

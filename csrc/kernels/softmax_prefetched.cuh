@@ -56,7 +56,7 @@ class PrefetchedRows {
     const std::int64_t mask = start(params_.mask, index);
     const KeyRange<int> seen = params_.visibility.of(static_cast<int>(index.query));
     const bool same = !first && mask == mask_ && seen.first == seen_.first && seen.end == seen_.end;
-    row = static_cast<std::int64_t>(params_.row(at, index)) * params_.visibility.keys;
+    row = params_.first(at, index);
     mask_ = mask;
     seen_ = seen;
     slope_ = params_.alibi.type != ScoreBias::Type::none

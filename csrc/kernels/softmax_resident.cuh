@@ -30,8 +30,11 @@ struct SoftmaxParams {
     const unsigned batch = outer.quotient(rest), out = rest - batch * outer.by;
     return heads_inside ? RowIndex<unsigned>{batch, in, out} : RowIndex<unsigned>{batch, out, in};
   }
-  FUSEDOPS_DEVICE unsigned row(unsigned at, const RowIndex<unsigned>& index) const {
-    return heads_inside ? (index.batch * inner.by + index.head) * outer.by + index.query : at;
+  // The index of the row's first score.
+  FUSEDOPS_DEVICE std::int64_t first(unsigned at, const RowIndex<unsigned>& index) const {
+    const unsigned row =
+        heads_inside ? (index.batch * inner.by + index.head) * outer.by + index.query : at;
+    return static_cast<std::int64_t>(row) * visibility.keys;
   }
 };
 
@@ -45,6 +48,28 @@ enum class Masking { plain, ragged, like_scores, float32, boolean, any };
 template <class T, Masking kMasking>
 using MaskOf = std::conditional_t<kMasking == Masking::boolean, bool,
                                   std::conditional_t<kMasking == Masking::float32, float, T>>;
+
+template <int V>
+FUSEDOPS_DEVICE float largest(const float (&z)[V]) {
+  float most = z[0];
+#pragma unroll
+  for (int i = 1; i < V; ++i) most = fmaxf(most, z[i]);
+  return most;
+}
+
+template <int V>
+FUSEDOPS_DEVICE float sum_of(const float (&z)[V]) {
+  float sum = 0;
+#pragma unroll
+  for (const float each : z) sum += each;
+  return sum;
+}
+
+template <int V>
+FUSEDOPS_DEVICE void scale(float (&z)[V], float by) {
+#pragma unroll
+  for (float& each : z) each *= by;
+}
 
 // What is added to one row, whose vectors begin `head` keys after the first visible key. With
 // kAround a mask that starts anywhere is read in the vectors around those of the scores, not
@@ -75,8 +100,7 @@ class Addend {
     if constexpr (kMasking <= Masking::ragged) return;
     const int column = head_ + static_cast<int>(v) * V;
     if (params_.mask.type == Type::none) {
-#pragma unroll
-      for (float& each : z) each *= params_.scale;
+      scale(z, params_.scale);
     } else if constexpr (kMasking == Masking::any) {
       // Between two vectors of the row it may read the mask's vectors around this one.
       if (kAround && vectors > 2 && v - 1 < vectors - 2) {
@@ -194,6 +218,32 @@ FUSEDOPS_DEVICE float reduce_lanes(float value, unsigned threads, Op op) {
                                  : warp::reduce(value, static_cast<int>(threads), op);
 }
 
+// Loads the thread's vectors of a row, as far apart as the row has threads.
+template <class T, bool kOnce, int kVectors>
+FUSEDOPS_DEVICE void load_vectors(Packed (&raw)[kVectors], const Packed* in, unsigned vectors) {
+#pragma unroll
+  for (int k = 0; k < kVectors; ++k) {
+    const unsigned v = threadIdx.x + k * blockDim.x;
+    raw[k] = pack_copies(narrow<T>(kNothing<float>));
+    if (v < vectors) raw[k] = kOnce ? read_once(in + v) : in[v];
+  }
+}
+
+// Prefetches the thread's vectors of the next head's row, which the same threads compute next.
+template <class T, int kVectors>
+FUSEDOPS_DEVICE void prefetch_next_head(const Packed* in, unsigned vectors,
+                                        const SoftmaxParams& params) {
+  const std::int64_t head =
+      static_cast<std::int64_t>(params.outer.by) * params.visibility.keys * sizeof(T);
+#pragma unroll
+  for (int k = 0; k < kVectors; ++k) {
+    const unsigned v = threadIdx.x + k * blockDim.x;
+    if (v < vectors) fetch::into_l2(reinterpret_cast<const char*>(in + v) + head);
+  }
+}
+
+constexpr int kMasksTogether = 4;  // masks in flight together: as many as registers allow
+
 // A row is read once and stays in registers: a thread holds kVectors of its vectors, as far apart
 // as the row has threads, and perhaps one element at its edges.
 //
@@ -204,43 +254,24 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
                                  const SoftmaxParams& params, Peak<float>* shared, bool more) {
   constexpr int V = kLanes<T>, kVectors = S::kVectors;
   constexpr bool kMasked = kMasking > Masking::ragged, kKeep = !S::kPacked;
-  constexpr int kMasksTogether = 4;  // masks in flight together: as many as registers allow
-  constexpr bool kPrefetch = kMasked && kVectors <= 4;
   const unsigned thread = threadIdx.x, threads = blockDim.x;
   const RowIndex<unsigned> index = params.index(at);
   const KeyRange<int> seen = kMasking == Masking::plain
                                  ? KeyRange<int>{0, params.visibility.keys}
                                  : params.visibility.of(static_cast<int>(index.query));
   const int count = seen.end - seen.first;
-  const std::int64_t row =
-      static_cast<std::int64_t>(params.row(at, index)) * params.visibility.keys;
-  const std::int64_t begin = row + seen.first;
+  const std::int64_t row = params.first(at, index), begin = row + seen.first;
   const auto span = span_at<V>(begin, count);
   const auto vectors = static_cast<unsigned>(span.vectors);
   const bool has_edge = static_cast<int>(thread) < span.edges;
   const int edge_column = span.template edge<V>(static_cast<int>(thread));
-
   const Packed* const in = as_packed(scores + begin + span.head);
   Packed raw[kVectors];
-#pragma unroll
-  for (int k = 0; k < kVectors; ++k) {
-    const unsigned v = thread + k * threads;
-    raw[k] = pack_copies(narrow<T>(kNothing<float>));
-    if (v < vectors) raw[k] = kMasked ? read_once(in + v) : in[v];
-  }
+  load_vectors<T, kMasked>(raw, in, vectors);
   float edge = has_edge ? widen(scores[begin + edge_column]) : kNothing<float>;
-  if (kPrefetch && more) {  // the same threads compute the next head's row next
-    const std::int64_t head =
-        static_cast<std::int64_t>(params.outer.by) * params.visibility.keys * sizeof(T);
-#pragma unroll
-    for (int k = 0; k < kVectors; ++k) {
-      const unsigned v = thread + k * threads;
-      if (v < vectors) fetch::into_l2(reinterpret_cast<const char*>(in + v) + head);
-    }
-  }
-  if constexpr (kMasking != Masking::plain) {
-    write_unseen(y, row, seen, params.visibility.keys, narrow<T>(0.0f), static_cast<int>(thread),
-                 static_cast<int>(threads));
+  if (kMasked && kVectors <= 4 && more) prefetch_next_head<T, kVectors>(in, vectors, params);
+  if (kMasking != Masking::plain) {
+    write_unseen(y, row, seen, params.visibility.keys, narrow<T>(0.0f), thread, threads);
   }
   // Whether no thread has its vector k. With a mask it is not asked: branches would separate the
   // mask's loads.
@@ -255,10 +286,7 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     if (k > 0 && k % kMasksTogether == 0) addend.forget(top);
     float (&z)[V] = cached[kKeep ? k : 0];
     addend.complete(z, raw[k], thread + k * threads, vectors);
-    float most = z[0];
-#pragma unroll
-    for (int i = 1; i < V; ++i) most = fmaxf(most, z[i]);
-    top = fmaxf(top, most);
+    top = fmaxf(top, largest(z));
   }
   top = reduce_lanes(top, threads, Max{});
   const float base = base_of(top);
@@ -278,15 +306,10 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
 #pragma unroll
   for (int k = 0; k < kVectors; ++k) {
     if (absent(k)) break;
-    const float (&z)[V] = take(k);
-    float part = 0;
-#pragma unroll
-    for (const float each : z) part += each;
-    sum += part;
+    sum += sum_of(take(k));
   }
   sum = reduce_lanes(sum, threads, Sum{});
-  const Peak<float> peak =
-      peak_of_row<float>({top, sum}, params.factor, static_cast<int>(blockDim.x), shared);
+  const Peak<float> peak = peak_of_row<float>({top, sum}, params.factor, threads, shared);
   const float share = two_to((top - peak.top) * params.factor) * inverse(peak.sum);
 
   Packed* const out = as_packed(y + begin + span.head);
@@ -296,8 +319,7 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     float (&z)[V] = cached[kKeep ? k : 0];
     if constexpr (!kKeep) take(k);
     const unsigned v = thread + k * threads;
-#pragma unroll
-    for (float& each : z) each *= share;
+    scale(z, share);
     if (v < vectors) out[v] = pack(narrow<T>(z));
   }
   if (has_edge) y[begin + edge_column] = narrow<T>(edge * share);
