@@ -78,6 +78,45 @@ struct StepLayout {
 template <class T, int D>
 using LayoutOfArch = StepLayout<T, D, tensor_core::kSupported>;
 
+// Merges the results of the block's warps, and writes them: to `results`, if no other block shares
+// the sequence. Else the last of the `busy` blocks that do merges their results.
+template <class T, int D>
+FUSEDOPS_DEVICE void merge_and_write(const StepParams& params, const BlockHeads& block,
+                                     const Partials& partials, const char* rooms, int of_warp,
+                                     int busy, int pair, T* results, int dim) {
+  constexpr int kWarps = LayoutOfArch<T, D>::kWarps, kThreads = LayoutOfArch<T, D>::kThreads;
+  const int split = static_cast<int>(blockIdx.x), splits = static_cast<int>(gridDim.x);
+  // Calls body(head, d) with two dimensions of a head for each thread.
+  const auto each = [&](const auto& body) {
+    const int lane = static_cast<int>(threadIdx.x) % warp::kWidth;
+#pragma unroll 1
+    for (int at = of_warp * warp::kWidth; at < block.heads * (D / 2); at += kThreads) {
+      body(at / (D / 2), at % (D / 2) * 2 + lane * 2);
+    }
+  };
+  const auto write = [&](int head, int d, const Merged& all) {
+    const float inverse = softmax_row::inverse(all.peak.sum);
+    const float2 own = all.own();
+    T* const to = results + head * dim + d;
+    if (d < dim) to[0] = narrow<T>(own.x * inverse);
+    if (d + 1 < dim) to[1] = narrow<T>(own.y * inverse);
+  };
+  each([&](int head, int d) {
+    const Merged all = merge_warps<kWarps, D>(rooms, params.room, head, d / 4 * 4);
+    if (splits == 1) {
+      write(head, d, all);
+    } else if (d < partials.row) {
+      *reinterpret_cast<float2*>(partials.out(split, head) + d) = all.own();
+      if (d == 0) partials.peak(split, head) = all.peak;
+    }
+  });
+  if (splits > 1 && last_of(params.counters + pair, busy)) {
+    each([&](int head, int d) {
+      write(head, d, merge_blocks(partials, busy, head, min(d, partials.row - 1) / 4 * 4));
+    });
+  }
+}
+
 // blockIdx.x is a share of the keys; y a head of the cache and a chunk of the query heads that
 // share it; z a sequence. The warps of all blocks that share the keys take tiles of keys in turn,
 // so that all get equally many. The new token is a key like the others: its row is put into its
@@ -148,35 +187,7 @@ __global__ void __launch_bounds__((LayoutOfArch<T, D>::kThreads), (LayoutOfArch<
     __syncthreads();
     Partials partials{params.partials, min(params.group, kHeads), row};
     partials.data += static_cast<std::int64_t>(pair) * splits * partials.step();
-    // Calls body(head, d) with two dimensions of a head for each thread.
-    const auto each = [&](const auto& body) {
-      const int lane = static_cast<int>(threadIdx.x) % warp::kWidth;
-#pragma unroll 1
-      for (int at = of_warp * warp::kWidth; at < block.heads * (D / 2); at += kThreads) {
-        body(at / (D / 2), at % (D / 2) * 2 + lane * 2);
-      }
-    };
-    const auto write = [&](int head, int d, const Merged& all) {
-      const float inverse = softmax_row::inverse(all.peak.sum);
-      const float2 own = all.own();
-      T* const to = results + head * dim + d;
-      if (d < dim) to[0] = narrow<T>(own.x * inverse);
-      if (d + 1 < dim) to[1] = narrow<T>(own.y * inverse);
-    };
-    each([&](int head, int d) {
-      const Merged all = merge_warps<kWarps, D>(rooms, params.room, head, d / 4 * 4);
-      if (splits == 1) {
-        write(head, d, all);
-      } else if (d < row) {
-        *reinterpret_cast<float2*>(partials.out(split, head) + d) = all.own();
-        if (d == 0) partials.peak(split, head) = all.peak;
-      }
-    });
-    if (splits > 1 && last_of(params.counters + pair, busy)) {
-      each([&](int head, int d) {
-        write(head, d, merge_blocks(partials, busy, head, min(d, row - 1) / 4 * 4));
-      });
-    }
+    merge_and_write<T, D>(params, block, partials, rooms, of_warp, busy, pair, results, dim);
   }
   if (call.advance) {  // after all blocks of the sequence have read the position
     std::int32_t* const counter = params.counters + gridDim.z * of_sequence + block.batch;
