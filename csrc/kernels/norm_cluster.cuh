@@ -19,6 +19,51 @@ FUSEDOPS_DEVICE float sum_of_lanes(const float (&x)[V], const Of& f) {
   return even + odd;
 }
 
+// The sum in a vector of each input that is still as in memory.
+template <class F, int kInputs>
+FUSEDOPS_DEVICE void add_up(float (&x)[kLanes<typename F::T>], const Packed (&of)[kInputs],
+                            const Vector<typename F::T>& bias) {
+  using T = typename F::T;
+  constexpr int V = kLanes<T>;
+  widen<T>(x, of[0]);
+  float more[V];
+  if constexpr (F::kAdds != Adds::nothing && F::kCentered) {
+    widen(more, bias);
+#pragma unroll
+    for (int i = 0; i < V; ++i) x[i] += more[i];
+  }
+  if constexpr (F::kAdds != Adds::nothing) {
+    widen<T>(more, of[kInputs - 1]);
+#pragma unroll
+    for (int i = 0; i < V; ++i) x[i] += more[i];
+  }
+}
+
+// (x - mean) scale gamma + beta
+template <class F, int V>
+FUSEDOPS_DEVICE void normalize(float (&x)[V], float mean, float scale, const float (&gamma)[V],
+                               const float (&beta)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    if constexpr (F::kCentered) {
+      x[i] = fmaf((x[i] - mean) * scale, gamma[i], beta[i]);
+    } else {
+      x[i] = x[i] * scale * gamma[i];
+    }
+  }
+}
+
+// The same for one element of the row that begins at `row`, whose sum is `x`.
+template <class F>
+FUSEDOPS_DEVICE void write_edge(const Tensors<typename F::T>& t, std::int64_t row,
+                                std::int64_t column, float x, float mean, float scale) {
+  using T = typename F::T;
+  if (F::kAdds != Adds::nothing && t.sum) t.sum[row + column] = narrow<T>(x);
+  float y = (x - mean) * scale * widen(t.gamma[column]);
+  if constexpr (F::kCentered) y += widen(t.beta[column]);
+  t.y[row + column] = narrow<T>(y);
+}
+
 template <class F, RowLayout kLayout>
 __global__ void __launch_bounds__(row_cluster::kMostThreads,
                                   F::kAdds == Adds::nothing && kLayout == RowLayout::whole ? 3 : 2)
@@ -57,29 +102,14 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
     const auto ask_bias = [&](unsigned v, int j) {
       if constexpr (kBias) biases[j] = columns(t.bias, v);
     };
-    // The sum in a vector that is still as in memory.
-    const auto add_up = [&](float (&x)[V], const typename Part::OfInputs& of, int j) {
-      widen<T>(x, of[0]);
-      float more[V];
-      if constexpr (kBias) {
-        widen(more, biases[j]);
-#pragma unroll
-        for (int i = 0; i < V; ++i) x[i] += more[i];
-      }
-      if constexpr (kAdds) {
-        widen<T>(more, of[kInputs - 1]);
-#pragma unroll
-        for (int i = 0; i < V; ++i) x[i] += more[i];
-      }
-    };
-    // The same in a later pass: the sum is held as float32, in the place of what was added.
+    // The sum in a later pass: it is held as float32, in the place of what was added.
     const auto get = [&](float (&x)[V], const typename Part::OfInputs& of, unsigned v, bool is_held,
                          int j) {
       if (kAdds && is_held) {
         memcpy(x, &of, sizeof(x));
       } else {
         ask_bias(v, j);
-        add_up(x, of, j);
+        add_up<F>(x, of, biases[j]);
       }
     };
 
@@ -88,7 +118,7 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
     part.template first_pass<kBatch, kAdds>(
         in, ask_bias, [&](unsigned, typename Part::OfInputs& of, bool is_held, int j) {
           float x[V];
-          add_up(x, of, j);
+          add_up<F>(x, of, biases[j]);
           if (kAdds && is_held) memcpy(&of, x, sizeof(x));
           if constexpr (F::kCentered) {
             mean[0] += sum_of_lanes(x, [](float each) { return each; });
@@ -125,22 +155,10 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
           get(x, of, v, is_held, j);
           const std::int64_t to = p.row + p.span.head + std::int64_t{v} * V;
           if (kAdds && t.sum) store(t.sum + to, narrow<T>(x));
-#pragma unroll
-          for (int i = 0; i < V; ++i) {
-            if constexpr (F::kCentered) {
-              x[i] = fmaf((x[i] - mean[0]) * scale, gamma[i], beta[i]);
-            } else {
-              x[i] = x[i] * scale * gamma[i];
-            }
-          }
+          normalize<F>(x, mean[0], scale, gamma, beta);
           store(t.y + to, narrow<T>(x));
         });
-    if (has_edge) {
-      if (kAdds && t.sum) t.sum[p.row + edge_column] = narrow<T>(edge);
-      float x = (edge - mean[0]) * scale * widen(t.gamma[edge_column]);
-      if constexpr (F::kCentered) x += widen(t.beta[edge_column]);
-      t.y[p.row + edge_column] = narrow<T>(x);
-    }
+    if (has_edge) write_edge<F>(t, p.row, edge_column, edge, mean[0], scale);
     cluster::wait();
   }
 }
