@@ -144,6 +144,25 @@ __global__ void __launch_bounds__(Backward::kMost)
   }
 }
 
+// Adds to the sums of (x - mean)^2, of g (x - mean), and of g if there are three, where g is
+// grad gamma.
+template <int kSums, int V>
+FUSEDOPS_DEVICE void add_products(float (&sums)[kSums], float (&x)[V], float (&g)[V],
+                                  const float (&gamma)[V], float mean) {
+  float squares = 0, product = 0, plain = 0;
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    x[i] -= mean;
+    g[i] *= gamma[i];
+    squares = fmaf(x[i], x[i], squares);
+    product = fmaf(g[i], x[i], product);
+    if constexpr (kSums > 2) plain += g[i];
+  }
+  sums[0] += squares;
+  sums[1] += product;
+  if constexpr (kSums > 2) sums[2] += plain;
+}
+
 // The same for long rows, in clusters (row_cluster.cuh). The sums of g (x - mean) become those of
 // g n once the deviation is known.
 template <class F, RowLayout kLayout>
@@ -189,26 +208,14 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
       mean[0] = c.exact_mean(mean[0]);
     }
     Vector<T> gammas[kBatch];
-    const auto ask = [&](unsigned v, int j) {
-      gammas[j] = p.columns(gamma_data + std::int64_t{v} * V);
-    };
+    const auto ask = [&](unsigned v, int j) { gammas[j] = p.columns(gamma_data, v); };
     float sums[kSums] = {};
     const auto sum = [&](unsigned, const Part::OfInputs& of, bool, int j) {
-      float x[V], g[V], gamma[V], squares = 0, product = 0, plain = 0;
+      float x[V], g[V], gamma[V];
       widen(gamma, gammas[j]);
       widen<T>(x, of[0]);
       widen<T>(g, of[1]);
-#pragma unroll
-      for (int i = 0; i < V; ++i) {
-        x[i] -= mean[0];
-        g[i] *= gamma[i];
-        squares = fmaf(x[i], x[i], squares);
-        product = fmaf(g[i], x[i], product);
-        if constexpr (F::kCentered) plain += g[i];
-      }
-      sums[0] += squares;
-      sums[1] += product;
-      if constexpr (F::kCentered) sums[2] += plain;
+      add_products(sums, x, g, gamma, mean[0]);
     };
     if constexpr (F::kCentered) {
       part.template next_pass<kBatch>(in, ask, sum);

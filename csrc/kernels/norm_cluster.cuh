@@ -39,6 +39,16 @@ FUSEDOPS_DEVICE void add_up(float (&x)[kLanes<typename F::T>], const Packed (&of
   }
 }
 
+// The sum at a column of the row that begins at `row`.
+template <class F>
+FUSEDOPS_DEVICE float load_edge(const Tensors<typename F::T>& t, std::int64_t row,
+                                std::int64_t column) {
+  float x = widen(t.x[row + column]);
+  if (F::kAdds != Adds::nothing && F::kCentered) x += widen(t.bias[column]);
+  if (F::kAdds != Adds::nothing) x += widen(t.residual[row + column]);
+  return x;
+}
+
 // (x - mean) scale gamma + beta
 template <class F, int V>
 FUSEDOPS_DEVICE void normalize(float (&x)[V], float mean, float scale, const float (&gamma)[V],
@@ -86,21 +96,13 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
     in[0] = as_packed(t.x + p.row + p.span.head);
     if constexpr (kAdds) in[1] = as_packed(t.residual + p.row + p.span.head);
     part.start(in);
-    const auto columns = [&](const T* data, unsigned v) {
-      return p.columns(data + std::int64_t{v} * V);
-    };
     const bool has_edge = !p.kWhole && part.own < static_cast<unsigned>(p.span.edges);
     const std::int64_t edge_column = p.span.template edge<V>(static_cast<int>(part.own));
-    float edge = 0;
-    if (has_edge) {
-      edge = widen(t.x[p.row + edge_column]);
-      if (kBias) edge += widen(t.bias[edge_column]);
-      if (kAdds) edge += widen(t.residual[p.row + edge_column]);
-    }
+    const float edge = has_edge ? load_edge<F>(t, p.row, edge_column) : 0;
 
     Vector<T> gammas[kBatch], betas[kBatch], biases[kBatch];
     const auto ask_bias = [&](unsigned v, int j) {
-      if constexpr (kBias) biases[j] = columns(t.bias, v);
+      if constexpr (kBias) biases[j] = p.columns(t.bias, v);
     };
     // The sum in a later pass: it is held as float32, in the place of what was added.
     const auto get = [&](float (&x)[V], const typename Part::OfInputs& of, unsigned v, bool is_held,
@@ -145,8 +147,8 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
     part.template next_pass<kBatch>(
         in,
         [&](unsigned v, int j) {
-          gammas[j] = columns(t.gamma, v);
-          if constexpr (F::kCentered) betas[j] = columns(t.beta, v);
+          gammas[j] = p.columns(t.gamma, v);
+          if constexpr (F::kCentered) betas[j] = p.columns(t.beta, v);
         },
         [&](unsigned v, const typename Part::OfInputs& of, bool is_held, int j) {
           float x[V], gamma[V], beta[V];

@@ -56,6 +56,9 @@ struct RowSlice {
                     static_cast<unsigned>(span.head * sizeof(T)));
     }
   }
+  FUSEDOPS_DEVICE Vector<T> columns(const T* data, unsigned v) const {
+    return columns(data + std::int64_t{v} * V);
+  }
   FUSEDOPS_DEVICE bool has_edge() const {
     return !kWhole && start == 0 && thread < static_cast<unsigned>(span.edges);
   }
