@@ -40,15 +40,14 @@ Code = collections.Counter[tuple[str, str]]
 
 
 def code_of(cubin: bytes, file: str) -> Code:
-    """The kernels of a cubin, by their mangled names."""
+    """The kernels of a cubin, by their mangled names. The upper byte of `info` counts registers."""
     elf = elf_of_bytes(cubin)
     parts: dict[str, list[str]] = collections.defaultdict(list)
     for name, header in sorted(elf.sections.items()):
         if found := _CODE.fullmatch(name):
             owner = found[2] or f"constants of {file}"
-            registers = header.info >> 24 if found[1] == "text" else 0
             digest = hashlib.sha256(elf.section(name, header.size) or b"").hexdigest()
-            parts[owner].append(f"{found[1]} {registers} {header.size} {digest}")
+            parts[owner].append(f"{found[1]} {header.info >> 24} {header.size} {digest}")
     return Code((name, "\n".join(lines)) for name, lines in parts.items())
 
 
@@ -81,7 +80,7 @@ def steps_of(tree: Path, arch: Arch, toolkit: Path) -> Sequence[Step]:
     source = tree / EXTENSION.sources
     files = (str(path.relative_to(source)) for path in sorted(source.glob("kernels/*.cu")))
     nvcc = DeviceCompiler(ToolkitRelease("cuda", CUDA), toolkit, (arch,), toolkit / "lib")
-    host = (TorchHeaders(toolkit, EXTENSION.torch), "linux_x86_64", False, "g++")
+    host = (TorchHeaders(toolkit, ""), "linux_x86_64", False, "g++")
     target = Target("sass", "stable", source, nvcc, *host, part="kernels")
     sources = Sources(dict.fromkeys(files, (arch,)), (), ())
     return Recipe(EXTENSION, sources, target).groups["device"]
@@ -110,7 +109,8 @@ def _compiler(step: Step) -> Sequence[str]:
 
 
 def _run(command: Sequence[str], given: bytes = b"") -> bytes:
-    return subprocess.run(command, input=given, stdout=subprocess.PIPE, check=True).stdout
+    done = subprocess.run(command, input=given, stdout=subprocess.PIPE, check=False)
+    return done.stdout if done.returncode == 0 else sys.exit(f"{command[0]}: failed, see above")
 
 
 def compare(old: Path, arch: Arch, toolkit: Path) -> int:
