@@ -1,5 +1,8 @@
-
-
+// One decode step of attention over a cache of keys and values. For each sequence and query head
+//   out [head_dim] = softmax(scale K q + alibi + mask) V
+// where q is the new token's, and K and V [keys, head_dim] are the cache's with the token's own
+// row. q and k are rotated first. Blocks share the keys of a sequence; the last one of them merges
+// the partial results (attention_merge.cuh).
 #include <algorithm>
 #include <limits>
 
@@ -48,7 +51,7 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr int kMostSlots = 6;  // tiles of a warp in flight
 
 // The parameters of a launch.
-struct Job {
+struct StepParams {
   AttentionStep call;
   double log2_step;
   int group;   // query heads that share a head of the cache
@@ -63,7 +66,7 @@ struct Job {
 // memory holds the token, then for each warp the tiles, and in their place, at the end, the warp's
 // result.
 template <class T, int D, bool kModern>
-struct Form {
+struct StepLayout {
   static constexpr int kWarps = kModern ? 8 : 4, kThreads = kWarps * warp::kWidth;
   using Engine = std::conditional_t<kModern && sizeof(T) == 2, TensorEngine<T, D, D == 64 ? 2 : 1>,
                                     PlainEngine<T, D>>;
@@ -73,43 +76,82 @@ struct Form {
 };
 
 template <class T, int D>
-using FormOfArch = Form<T, D, tensor_core::kSupported>;
+using LayoutOfArch = StepLayout<T, D, tensor_core::kSupported>;
+
+// Merges the results of the block's warps, and writes them: to `results`, if no other block shares
+// the sequence. Else the last of the `busy` blocks that do merges their results.
+template <class T, int D>
+FUSEDOPS_DEVICE void merge_and_write(const StepParams& params, const BlockHeads& block,
+                                     const Partials& partials, const char* rooms, int of_warp,
+                                     int busy, int pair, T* results, int dim) {
+  constexpr int kWarps = LayoutOfArch<T, D>::kWarps, kThreads = LayoutOfArch<T, D>::kThreads;
+  const int split = static_cast<int>(blockIdx.x), splits = static_cast<int>(gridDim.x);
+  // Calls body(head, d) with two dimensions of a head for each thread.
+  const auto each = [&](const auto& body) {
+    const int lane = static_cast<int>(threadIdx.x) % warp::kWidth;
+#pragma unroll 1
+    for (int at = of_warp * warp::kWidth; at < block.heads * (D / 2); at += kThreads) {
+      body(at / (D / 2), at % (D / 2) * 2 + lane * 2);
+    }
+  };
+  const auto write = [&](int head, int d, const Merged& all) {
+    const float inverse = softmax_row::inverse(all.peak.sum);
+    const float2 own = all.own();
+    T* const to = results + head * dim + d;
+    if (d < dim) to[0] = narrow<T>(own.x * inverse);
+    if (d + 1 < dim) to[1] = narrow<T>(own.y * inverse);
+  };
+  each([&](int head, int d) {
+    const Merged all = merge_warps<kWarps, D>(rooms, params.room, head, d / 4 * 4);
+    if (splits == 1) {
+      write(head, d, all);
+    } else if (d < partials.row) {
+      *reinterpret_cast<float2*>(partials.out(split, head) + d) = all.own();
+      if (d == 0) partials.peak(split, head) = all.peak;
+    }
+  });
+  if (splits > 1 && last_of(params.counters + pair, busy)) {
+    each([&](int head, int d) {
+      write(head, d, merge_blocks(partials, busy, head, min(d, partials.row - 1) / 4 * 4));
+    });
+  }
+}
 
 // blockIdx.x is a share of the keys; y a head of the cache and a chunk of the query heads that
 // share it; z a sequence. The warps of all blocks that share the keys take tiles of keys in turn,
 // so that all get equally many. The new token is a key like the others: its row is put into its
 // tile, because the cache may not have it yet.
 template <class T, int D>
-__global__ void __launch_bounds__((FormOfArch<T, D>::kThreads), (FormOfArch<T, D>::kResident))
-    step_kernel(T* out, const T* qkv, const Job job) {
-  using F = FormOfArch<T, D>;
+__global__ void __launch_bounds__((LayoutOfArch<T, D>::kThreads), (LayoutOfArch<T, D>::kResident))
+    step_kernel(T* out, const T* qkv, const StepParams params) {
+  using F = LayoutOfArch<T, D>;
   using Engine = typename F::Engine;
   constexpr int kKeys = Engine::kKeys, kWarps = F::kWarps, kThreads = F::kThreads;
   FUSEDOPS_DYNAMIC_SHARED(char, memory);
   auto& token = *reinterpret_cast<Token<T, D>*>(memory);
   char* const rooms = memory + sizeof(token);
-  const AttentionStep& call = job.call;
+  const AttentionStep& call = params.call;
   const Attention& attention = call.attention;
   const int of_warp = warp::index();
   const int split = static_cast<int>(blockIdx.x), splits = static_cast<int>(gridDim.x);
   const int of_sequence = static_cast<int>(gridDim.y), pair = blockIdx.z * of_sequence + blockIdx.y;
-  const Place place = place_of(job.group, job.chunks);
-  TokenPart<T, D, kThreads> part(attention, job.log2_step);
-  typename F::Tiles cache(rooms + of_warp * job.room, job.slots, attention, place);
+  const BlockHeads block = block_heads(params.group, params.chunks);
+  TokenPart<T, D, kThreads> part(attention, params.log2_step);
+  typename F::Tiles cache(rooms + of_warp * params.room, params.slots, attention, block);
   overlap::wait(false);
-  const int position = attention.cache.positions[place.batch];
-  part.fetch(attention, qkv, place);
+  const int position = attention.cache.positions[block.batch];
+  part.fetch(attention, qkv, block);
 
   const int dim = attention.head_dim, row = attention.cache.row;
   T* const results =
-      out + (static_cast<std::int64_t>(place.batch) * attention.heads + place.head) * dim;
+      out + (static_cast<std::int64_t>(block.batch) * attention.heads + block.head) * dim;
   if (static_cast<unsigned>(position) >= static_cast<unsigned>(attention.cache.capacity)) {
     if (split > 0) return;
 #pragma unroll 1
-    for (int i = threadIdx.x; i < place.heads * dim; i += kThreads) results[i] = narrow<T>(kNaN);
+    for (int i = threadIdx.x; i < block.heads * dim; i += kThreads) results[i] = narrow<T>(kNaN);
     return;
   }
-  const Scores<T> scores(call, place.batch, place.head, place.heads, position);
+  const Scores<T> scores(call, block.batch, block.head, block.heads, position);
   const int first_tile = scores.first / kKeys;
   const int tiles = position / kKeys - first_tile + 1;  // the last contains the token
   const int busy = min(splits, tiles);
@@ -121,7 +163,7 @@ __global__ void __launch_bounds__((FormOfArch<T, D>::kThreads), (FormOfArch<T, D
     __syncthreads();
     Engine engine(token, scores);
     const auto appended = [&](void* data) {  // only one of the blocks that share the row appends it
-      return place.chunk == 0 ? cache_row<T>(data, attention, place, position) : nullptr;
+      return block.chunk == 0 ? cache_row<T>(data, attention, block, position) : nullptr;
     };
 #pragma unroll 1
     for (; key <= position; key += step) {
@@ -141,95 +183,68 @@ __global__ void __launch_bounds__((FormOfArch<T, D>::kThreads), (FormOfArch<T, D
     overlap::allow_next();  // earlier, the next kernel would take bandwidth from blocks that still
                             // read
     warp::sync();
-    engine.write(*reinterpret_cast<Piece<D>*>(rooms + of_warp * job.room));
+    engine.write(*reinterpret_cast<WarpResult<D>*>(rooms + of_warp * params.room));
     __syncthreads();
-    Partials partials{job.partials, min(job.group, kHeads), row};
+    Partials partials{params.partials, min(params.group, kHeads), row};
     partials.data += static_cast<std::int64_t>(pair) * splits * partials.step();
-    // Calls body(head, d) with two dimensions of a head for each thread.
-    const auto each = [&](const auto& body) {
-      const int lane = static_cast<int>(threadIdx.x) % warp::kWidth;
-#pragma unroll 1
-      for (int at = of_warp * warp::kWidth; at < place.heads * (D / 2); at += kThreads) {
-        body(at / (D / 2), at % (D / 2) * 2 + lane * 2);
-      }
-    };
-    const auto write = [&](int head, int d, const Merged& all) {
-      const float inverse = softmax_row::inverse(all.peak.sum);
-      const float2 own = all.own();
-      T* const to = results + head * dim + d;
-      if (d < dim) to[0] = narrow<T>(own.x * inverse);
-      if (d + 1 < dim) to[1] = narrow<T>(own.y * inverse);
-    };
-    each([&](int head, int d) {
-      const Merged all = merge_warps<kWarps, D>(rooms, job.room, head, d / 4 * 4);
-      if (splits == 1) {
-        write(head, d, all);
-      } else if (d < row) {
-        *reinterpret_cast<float2*>(partials.out(split, head) + d) = all.own();
-        if (d == 0) partials.peak(split, head) = all.peak;
-      }
-    });
-    if (splits > 1 && last_of(job.counters + pair, busy)) {
-      each([&](int head, int d) {
-        write(head, d, merge_blocks(partials, busy, head, min(d, row - 1) / 4 * 4));
-      });
-    }
+    merge_and_write<T, D>(params, block, partials, rooms, of_warp, busy, pair, results, dim);
   }
   if (call.advance) {  // after all blocks of the sequence have read the position
-    std::int32_t* const counter = job.counters + gridDim.z * of_sequence + place.batch;
+    std::int32_t* const counter = params.counters + gridDim.z * of_sequence + block.batch;
     if (last_of(counter, splits * of_sequence) && threadIdx.x == 0) {
-      attention.cache.positions[place.batch] = position + 1;
+      attention.cache.positions[block.batch] = position + 1;
     }
   }
 }
 
-// The numbers of a Form that the launch depends on.
-struct Shape {
+// The numbers of a StepLayout that the launch depends on.
+struct StepSizes {
   int warps, resident;
-  int token, tile, piece;  // bytes
+  int token, tile, result;  // bytes
 
   template <class T, int D, bool kModern>
-  static constexpr Shape of() {
-    using F = Form<T, D, kModern>;
-    return {F::kWarps, F::kResident, sizeof(Token<T, D>), F::Tiles::kBytes, sizeof(Piece<D>)};
+  static constexpr StepSizes of() {
+    using F = StepLayout<T, D, kModern>;
+    return {F::kWarps, F::kResident, sizeof(Token<T, D>), F::Tiles::kBytes, sizeof(WarpResult<D>)};
   }
 };
 
-// Chooses the number of tiles, the split and the blocks for a GPU and a shape.
-gpu::Status plan(const Shape& shape, std::int64_t room, Job& job, overlap::Blocks& blocks) {
-  const Attention& attention = job.call.attention;
-  const int heads = attention.kv_heads * job.chunks;
+// Chooses the number of tiles, the split and the blocks for a GPU and a call.
+gpu::Status plan(const StepSizes& sizes, std::int64_t room, StepParams& params,
+                 overlap::Blocks& blocks) {
+  const Attention& attention = params.call.attention;
+  const int heads = attention.kv_heads * params.chunks;
   const std::int64_t pairs = std::int64_t{attention.batch} * heads;
   int processors = 0, memory = 0;
   gpu::Status status = gpu::multiprocessors(processors);
   if (status != gpu::kSuccess) return status;
   // Two blocks a multiprocessor if there are many: one computes while the other begins.
-  const int resident = pairs > processors ? shape.resident : 1;
+  const int resident = pairs > processors ? sizes.resident : 1;
   status = gpu::shared_memory(resident, memory);
   if (status != gpu::kSuccess) return status;
-  job.slots = std::clamp((memory - shape.token) / shape.warps / shape.tile, 1, kMostSlots);
-  job.room = std::max(job.slots * shape.tile, shape.piece);
-  const std::int64_t one = Partials::floats_of(std::min(job.group, kHeads), attention.cache.row);
+  params.slots = std::clamp((memory - sizes.token) / sizes.warps / sizes.tile, 1, kMostSlots);
+  params.room = std::max(params.slots * sizes.tile, sizes.result);
+  const std::int64_t one = Partials::floats_of(std::min(params.group, kHeads), attention.cache.row);
   const int splits = splits_of(pairs, processors * resident, room / one);
   blocks.grid = dim3(splits, heads, attention.batch);
-  blocks.threads = dim3(shape.warps * warp::kWidth);
-  blocks.shared = shape.token + shape.warps * job.room;
+  blocks.threads = dim3(sizes.warps * warp::kWidth);
+  blocks.shared = sizes.token + sizes.warps * params.room;
   return gpu::kSuccess;
 }
 
 template <class T, int D>
-gpu::Status launch_step(Job job, void* out, const void* qkv, std::int64_t room,
+gpu::Status launch_step(StepParams params, void* out, const void* qkv, std::int64_t room,
                         gpu::Stream stream) {
   overlap::Blocks blocks{};
   gpu::Status status =
-      plan(gpu::has_tensor_cores() ? Shape::of<T, D, true>() : Shape::of<T, D, false>(), room, job,
-           blocks);
+      plan(gpu::has_tensor_cores() ? StepSizes::of<T, D, true>() : StepSizes::of<T, D, false>(),
+           room, params, blocks);
   if (status != gpu::kSuccess) return status;
   auto* const kernel = &step_kernel<T, D>;
   status = gpu::allow_shared(kernel, blocks.shared);
   if (status != gpu::kSuccess) return status;
   return overlap::launch(kernel, blocks, stream, static_cast<T*>(out), static_cast<const T*>(qkv),
-                         job);
+                         params);
 }
 
 }  // namespace attention_detail
@@ -241,22 +256,22 @@ gpu::Status attention_step(const AttentionStep& call, void* out, const void* qkv
                            gpu::Stream stream) {
   const Attention& attention = call.attention;
   const int row = attention.cache.row;
-  Job job{};
-  job.call = call;
+  StepParams params{};
+  params.call = call;
   if (attention.rotary_dim > 0) {
-    job.log2_step = log2_step_of(attention.theta, attention.rotary_dim);
+    params.log2_step = log2_step_of(attention.theta, attention.rotary_dim);
   }
-  job.group = attention.heads / attention.kv_heads;
-  job.chunks = (job.group + kHeads - 1) / kHeads;
-  job.counters = counters;
-  job.partials = partials;
+  params.group = attention.heads / attention.kv_heads;
+  params.chunks = (params.group + kHeads - 1) / kHeads;
+  params.counters = counters;
+  params.partials = partials;
   return with_type(attention.dtype, [&](auto type) {
     using T = typename decltype(type)::T;
     if constexpr (sizeof(T) <= 4) {
       auto* const launch = row <= 64    ? &launch_step<T, 64>
                            : row <= 128 ? &launch_step<T, 128>
                                         : &launch_step<T, kMostHeadDim>;
-      return launch(job, out, qkv, room, stream);
+      return launch(params, out, qkv, room, stream);
     } else {
       return gpu::kInvalidValue;
     }

@@ -8,16 +8,16 @@
 namespace fusedops::attention {
 
 // The maximum of some scores, and the sum of their weights relative to it.
-struct alignas(8) Peak {
+struct alignas(8) HeadPeak {
   float top, sum;
 };
 
 // A warp's result: sums of values times weights.
 template <int D>
-struct Piece {
+struct WarpResult {
   static constexpr int kStride = D + 4;  // eight banks apart for every two heads
   alignas(kVectorBytes) float out[kHeads][kStride];
-  Peak peak[kHeads];
+  HeadPeak peak[kHeads];
 };
 
 // The results of the blocks that share a sequence, in global memory.
@@ -35,19 +35,19 @@ struct Partials {
   FUSEDOPS_DEVICE float* out(int block, int head) const {
     return data + block * step() + head * row;
   }
-  FUSEDOPS_DEVICE Peak& peak(int block, int head) const {
-    return *reinterpret_cast<Peak*>(out(block, heads) + head * kPeakFloats);
+  FUSEDOPS_DEVICE HeadPeak& peak(int block, int head) const {
+    return *reinterpret_cast<HeadPeak*>(out(block, heads) + head * kPeakFloats);
   }
 };
 
 // Four dimensions of a head, merged from parts. Two neighbouring threads compute the same four
 // dimensions, from half the parts each.
 struct Merged {
-  Peak peak{kNothing<float>, 0};
+  HeadPeak peak{kNothing<float>, 0};
   float4 out{};
 
   template <int kParts>
-  FUSEDOPS_DEVICE void add(const Peak (&peaks)[kParts], const float4 (&outs)[kParts]) {
+  FUSEDOPS_DEVICE void add(const HeadPeak (&peaks)[kParts], const float4 (&outs)[kParts]) {
     float top = peak.top;
 #pragma unroll
     for (int i = 0; i < kParts; ++i) top = fmaxf(top, peaks[i].top);
@@ -70,7 +70,7 @@ struct Merged {
   FUSEDOPS_DEVICE void join() {
     const bool odd = threadIdx.x % 2;
     const Merged other = warp::shuffle_xor(*this, 1);
-    const Peak peaks[] = {odd ? other.peak : peak, odd ? peak : other.peak};
+    const HeadPeak peaks[] = {odd ? other.peak : peak, odd ? peak : other.peak};
     const float4 outs[] = {odd ? other.out : out, odd ? out : other.out};
     *this = {};
     add(peaks, outs);
@@ -84,16 +84,16 @@ struct Merged {
 
 // Merges the warps' results, which lie `step` bytes apart, for four dimensions from `d` on.
 template <int kWarps, int D>
-FUSEDOPS_DEVICE Merged merge_warps(const char* pieces, int step, int head, int d) {
+FUSEDOPS_DEVICE Merged merge_warps(const char* results, int step, int head, int d) {
   constexpr int kParts = kWarps / 2;
-  Peak peaks[kParts];
+  HeadPeak peaks[kParts];
   float4 outs[kParts];
-  pieces += threadIdx.x % 2 * step;
+  results += threadIdx.x % 2 * step;
 #pragma unroll
   for (int i = 0; i < kParts; ++i) {
-    const auto& piece = *reinterpret_cast<const Piece<D>*>(pieces + i * 2 * step);
-    peaks[i] = piece.peak[head];
-    outs[i] = *reinterpret_cast<const float4*>(&piece.out[head][d]);
+    const auto& result = *reinterpret_cast<const WarpResult<D>*>(results + i * 2 * step);
+    peaks[i] = result.peak[head];
+    outs[i] = *reinterpret_cast<const float4*>(&result.out[head][d]);
   }
   Merged merged;
   merged.add(peaks, outs);
@@ -106,7 +106,7 @@ FUSEDOPS_DEVICE Merged merge_blocks(const Partials& partials, int blocks, int he
   Merged merged;
 #pragma unroll 1
   for (int begin = threadIdx.x % 2; begin < blocks; begin += 2 * kParts) {
-    Peak peaks[kParts];
+    HeadPeak peaks[kParts];
     float4 outs[kParts];
 #pragma unroll
     for (int i = 0; i < kParts; ++i) {

@@ -86,13 +86,13 @@ class PlainEngine {
   }
 
   // Writes the warp's result.
-  FUSEDOPS_DEVICE void write(Piece<D>& piece) const {
+  FUSEDOPS_DEVICE void write(WarpResult<D>& result) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float sum = warp::reduce(sum_[h], kParts, Sum{});
-      if (part_ == 0) piece.peak[head_ + h] = {top_[h], sum};
+      if (part_ == 0) result.peak[head_ + h] = {top_[h], sum};
 #pragma unroll
-      for (int d = 0; d < kDims; ++d) piece.out[head_ + h][dim_of(d)] = out_[h][d];
+      for (int d = 0; d < kDims; ++d) result.out[head_ + h][dim_of(d)] = out_[h][d];
     }
   }
 

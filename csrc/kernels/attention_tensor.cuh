@@ -100,16 +100,16 @@ class TensorEngine {
   }
 
   // Writes the warp's result.
-  FUSEDOPS_DEVICE void write(Piece<D>& piece) const {
+  FUSEDOPS_DEVICE void write(WarpResult<D>& result) const {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
       const float sum = over_keys(sum_[h], Sum{});
-      if (g_ == 0) piece.peak[2 * t_ + h] = {top_[h], sum};
+      if (g_ == 0) result.peak[2 * t_ + h] = {top_[h], sum};
     }
 #pragma unroll
     for (int m = 0; m < D / 16; ++m) {
 #pragma unroll
-      for (int i = 0; i < 4; ++i) piece.out[2 * t_ + i % 2][m * 16 + i / 2 * 8 + g_] = out_[m][i];
+      for (int i = 0; i < 4; ++i) result.out[2 * t_ + i % 2][m * 16 + i / 2 * 8 + g_] = out_[m][i];
     }
   }
 

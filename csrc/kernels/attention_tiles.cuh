@@ -6,8 +6,8 @@
 
 namespace fusedops::attention {
 
-// Where vector `vector` of row `row` lies in a tile. Rows that are read together lie in different
-// banks.
+// Where vector `vector` of row `row` lies in a tile. Rows that are read together lie in
+// different banks.
 template <int kVectors>
 FUSEDOPS_DEVICE int vector_place(int row, int vector) {
   static_assert(kVectors % 8 == 0);
@@ -28,12 +28,13 @@ class Tiles {
   static constexpr int kBytes = kKeys * kVectors * kVectorBytes;  // bytes of a tile
 
   // `room` has space for `slots` tiles.
-  FUSEDOPS_DEVICE Tiles(char* room, int slots, const kernels::Attention& call, const Place& place)
+  FUSEDOPS_DEVICE Tiles(char* room, int slots, const kernels::Attention& call,
+                        const BlockHeads& block)
       : room_{room, shared::address_of(room)},
         slots_(slots),
         row_(call.cache.row * static_cast<unsigned>(sizeof(T))) {
-    next_.from = own(call.cache.keys, call, place);
-    after_.from = own(call.cache.values, call, place);
+    next_.from = own(call.cache.keys, call, block);
+    after_.from = own(call.cache.values, call, block);
   }
 
   // Starts to copy tiles: the first begins with key `key`, the next `step` keys later, and so on.
@@ -42,7 +43,7 @@ class Tiles {
     first_ = first;
     end_ = end;
     step_ = step;
-    for (Stream* stream : {&next_, &after_}) {
+    for (TileStream* stream : {&next_, &after_}) {
       stream->key = key;
       stream->from += static_cast<std::uint64_t>(row_) * static_cast<unsigned>(key);
     }
@@ -69,7 +70,7 @@ class Tiles {
     async_copy::commit_group();
     next_.key += step_;
     next_.from += static_cast<std::uint64_t>(row_) * static_cast<unsigned>(step_);
-    const Stream other = after_;
+    const TileStream other = after_;
     after_ = next_;
     next_ = other;
     slot_ = slot_ + 1 == slots_ ? 0 : slot_ + 1;
@@ -90,7 +91,7 @@ class Tiles {
   }
 
  private:
-  struct Stream {
+  struct TileStream {
     const char* from;  // the thread's own part
     int key;           // first key of the tile
   };
@@ -104,12 +105,12 @@ class Tiles {
   FUSEDOPS_DEVICE static int own_vector() { return lane() % kAcross; }
 
   FUSEDOPS_DEVICE static const char* own(void* cache, const kernels::Attention& call,
-                                         const Place& place) {
-    const T* const row = cache_row<T>(cache, call, place, own_row());
+                                         const BlockHeads& block) {
+    const T* const row = cache_row<T>(cache, call, block, own_row());
     return reinterpret_cast<const char*>(row + own_vector() * kLanes<T>);
   }
 
-  FUSEDOPS_DEVICE void copy(const Stream& stream, shared::Address to) const {
+  FUSEDOPS_DEVICE void copy(const TileStream& stream, shared::Address to) const {
     const unsigned at = stream.key + own_row() - first_;
     const int place = vector_place<kVectors>(own_row(), own_vector());
 #pragma unroll
@@ -132,7 +133,7 @@ class Tiles {
   int step_;
   int first_, end_;
   int count_[kAsks];  // keys to copy
-  Stream next_, after_;
+  TileStream next_, after_;
 };
 
 }  // namespace fusedops::attention

@@ -8,7 +8,7 @@
 namespace fusedops::attention {
 
 // The heads of a block: the query heads that share a head of the cache, or a chunk of them.
-struct Place {
+struct BlockHeads {
   int batch, kv_head;
   int chunk;
   int head;   // first query head of the chunk
@@ -16,7 +16,7 @@ struct Place {
 };
 
 // The block's heads by its place in the grid: x shares the keys, y is the heads, z the sequence.
-FUSEDOPS_DEVICE Place place_of(int group, int chunks) {
+FUSEDOPS_DEVICE BlockHeads block_heads(int group, int chunks) {
   const int y = static_cast<int>(blockIdx.y), kv_head = chunks > 1 ? y / chunks : y;
   const int chunk = y - kv_head * chunks, before = chunk * kHeads;
   return {static_cast<int>(blockIdx.z), kv_head, chunk, kv_head * group + before,
@@ -24,9 +24,9 @@ FUSEDOPS_DEVICE Place place_of(int group, int chunks) {
 }
 
 template <class T>
-FUSEDOPS_DEVICE T* cache_row(void* data, const kernels::Attention& call, const Place& place,
+FUSEDOPS_DEVICE T* cache_row(void* data, const kernels::Attention& call, const BlockHeads& block,
                              int position) {
-  const unsigned head = place.batch * call.kv_heads + place.kv_head;
+  const unsigned head = block.batch * call.kv_heads + block.kv_head;
   const std::uint64_t rows = std::uint64_t{head} * static_cast<unsigned>(call.cache.capacity);
   return static_cast<T*>(data) + (rows + position) * static_cast<unsigned>(call.cache.row);
 }
@@ -54,16 +54,17 @@ class TokenPart {
   }
 
   // Starts to load the elements.
-  FUSEDOPS_DEVICE void fetch(const kernels::Attention& call, const T* qkv, const Place& place) {
+  FUSEDOPS_DEVICE void fetch(const kernels::Attention& call, const T* qkv,
+                             const BlockHeads& block) {
     const int dim = call.head_dim;
     const unsigned packed = (call.heads + 2 * call.kv_heads) * dim;
-    qkv += std::uint64_t{packed} * static_cast<unsigned>(place.batch);
-    rows_ = Rows::kQuery + place.heads;
+    qkv += std::uint64_t{packed} * static_cast<unsigned>(block.batch);
+    rows_ = TokenRows::kQuery + block.heads;
 #pragma unroll
     for (int i = 0; i < kMost; ++i) {
       const int row = row_of(i);
-      const int head = row >= Rows::kQuery ? place.head + row - Rows::kQuery
-                                           : call.heads + row * call.kv_heads + place.kv_head;
+      const int head = row >= TokenRows::kQuery ? block.head + row - TokenRows::kQuery
+                                                : call.heads + row * call.kv_heads + block.kv_head;
       const T* const from = qkv + head * dim;
       x_[i][0] = x_[i][1] = T{};
       if (row < rows_ && first_ < dim) x_[i][0] = from[first_];
@@ -71,8 +72,8 @@ class TokenPart {
     }
   }
 
-  // Rotates every row except v, and writes it to `token`. Rows of missing heads are left as they
-  // are: nothing uses them.
+  // Rotates every row except v, and writes it to `token`. Rows of missing heads are left as
+  // they are: nothing uses them.
   FUSEDOPS_DEVICE void make(Token<T, D>& token, int position) {
     Rotation<float> by{1, 0};
     if (rotates_) by = rotation_by<float>(per_position_ * static_cast<Angle>(position));
@@ -81,7 +82,7 @@ class TokenPart {
       const int row = row_of(i);
       if (row >= rows_) break;
       float first = widen(x_[i][0]), second = widen(x_[i][1]);
-      if (rotates_ && row != Rows::kValue) {
+      if (rotates_ && row != TokenRows::kValue) {
         const float x = first;
         first = fmaf(x, by.cos, -(second * by.sin));
         second = fmaf(second, by.cos, x * by.sin);
@@ -92,9 +93,9 @@ class TokenPart {
   }
 
  private:
-  using Rows = Token<T, D>;
+  using TokenRows = Token<T, D>;
   static constexpr int kPairs = D / 2, kRowsAtOnce = kThreads / kPairs;
-  static constexpr int kMost = (Rows::kRows + kRowsAtOnce - 1) / kRowsAtOnce;
+  static constexpr int kMost = (TokenRows::kRows + kRowsAtOnce - 1) / kRowsAtOnce;
   static_assert(kThreads % kPairs == 0);
 
   FUSEDOPS_DEVICE static int row_of(int i) {

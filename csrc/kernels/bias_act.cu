@@ -1,3 +1,5 @@
+// y[r, c] = f(x[r, c] + bias[c]): x and y are [rows, cols], bias is [cols], and f is the identity,
+// relu or a GELU. The loads and stores are rows_map.cuh's.
 #include "kernels/activation.cuh"
 #include "kernels/bias_act.h"
 #include "kernels/rows_map.cuh"

@@ -1,5 +1,6 @@
-
-
+// grad_x[r, c] = grad[r, c] f'(x[r, c] + bias[c]), all [rows, cols], and
+// grad_bias[c] = the sum of grad_x[r, c] over r, [cols].
+// One kernel writes grad_x and partial sums, a second one adds these up (column_sum.cuh).
 #include "kernels/activation.cuh"
 #include "kernels/bias_act.h"
 #include "kernels/column_sum.cuh"
@@ -46,13 +47,13 @@ namespace bias_act_backward_detail {
 // First stage: each block writes grad_x of its tile and one row of partial column sums, a period
 // wide. A period is a multiple of `cols`, so the rows of all blocks together are a contiguous [n,
 // cols] matrix. The gradients of the last elements, fewer than a vector, follow it.
-template <class T, class Act, int kInFlight>
+template <class T, class Act>
 __global__ void __launch_bounds__(kSumThreads)
     backward_kernel(T* __restrict__ grad_x, Accumulator<T>* __restrict__ partial,
                     const T* __restrict__ grad, const T* __restrict__ x, const T* __restrict__ bias,
                     const Tiling t) {
   using A = Accumulator<T>;
-  constexpr int V = kLanes<T>;
+  constexpr int V = kLanes<T>, kInFlight = 4;  // vectors in flight, of each input
   __shared__ A shared[kSumThreads * V];
   const unsigned group = blockIdx.x / t.col_tiles;
   const std::int64_t p =
@@ -114,7 +115,7 @@ gpu::Status launch_backward(const BiasAct& call, void* grad_x, void* grad_bias, 
   if (call.rows > 0) {
     const Tiling t = backward_tiling(call, bias);
     const gpu::Status status =
-        gpu::launch(&backward_kernel<T, Act, 4>, t.blocks(), dim3(t.width, t.height), stream,
+        gpu::launch(&backward_kernel<T, Act>, t.blocks(), dim3(t.width, t.height), stream,
                     static_cast<T*>(grad_x), partial, static_cast<const T*>(grad),
                     static_cast<const T*>(x), static_cast<const T*>(bias), t);
     if (status != gpu::kSuccess) return status;

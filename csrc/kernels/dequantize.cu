@@ -1,3 +1,5 @@
+// result[i] = weight[i] scale[i / group]: the weight is int8, or 4 bits with two values a byte, and
+// scale is float32. A matrix [rows, cols] is one run of elements, and a group some of its rows.
 #include <algorithm>
 
 #include "kernels/dequantize.h"
@@ -63,11 +65,13 @@ FUSEDOPS_DEVICE float value_of(unsigned bits) {
 
 template <int kBits, int kBytes>
 FUSEDOPS_DEVICE float value_of(const Granule<kBytes>& weights, int lane) {
-  constexpr int kPerPart = 8 * static_cast<int>(sizeof(weights.part[0])) / kBits;
-  return value_of<kBits>(weights.part[lane / kPerPart] >> (lane % kPerPart * kBits));
+  constexpr int kPerWord = 8 * static_cast<int>(sizeof(weights.word[0])) / kBits;
+  return value_of<kBits>(weights.word[lane / kPerWord] >> (lane % kPerWord * kBits));
 }
 
-template <class T, int kBits, int kPerThread>
+constexpr int kPerThread = 2;  // vectors of a thread in flight
+
+template <class T, int kBits>
 __global__ void __launch_bounds__(kThreads)
     dequantize_kernel(T* to, const std::uint8_t* from, const float* scale, std::int64_t elements,
                       const Groups groups) {
@@ -116,10 +120,10 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class T, int kBits, int kPerThread>
+template <class T, int kBits>
 gpu::Status launch(const Dequantize& call, void* result, const void* weight, const float* scale,
                    gpu::Stream stream) {
-  return overlap::launch(&dequantize_kernel<T, kBits, kPerThread>,
+  return overlap::launch(&dequantize_kernel<T, kBits>,
                          ceil_div(call.elements, kThreads * kPerThread * kLanes<T>), dim3(kThreads),
                          stream, static_cast<T*>(result), static_cast<const std::uint8_t*>(weight),
                          scale, call.elements, Groups(call.elements, call.group));
@@ -136,8 +140,8 @@ gpu::Status dequantize(const Dequantize& call, void* result, const void* weight,
     if constexpr (std::is_same_v<T, double>) {
       return gpu::kInvalidValue;
     } else {
-      return call.packed ? launch<T, 4, 2>(call, result, weight, scale, stream)
-                         : launch<T, 8, 2>(call, result, weight, scale, stream);
+      return call.packed ? launch<T, 4>(call, result, weight, scale, stream)
+                         : launch<T, 8>(call, result, weight, scale, stream);
     }
   });
 }

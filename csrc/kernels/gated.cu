@@ -1,3 +1,5 @@
+// y[r, c] = (x[r, c] + bias[c]) f(x[r, cols + c] + bias[cols + c]): x is [rows, 2 cols], y is
+// [rows, cols], and bias is [2 cols] or missing. The loads and stores are rows_map.cuh's.
 #include "kernels/activation.cuh"
 #include "kernels/gated.h"
 #include "kernels/rows_map.cuh"

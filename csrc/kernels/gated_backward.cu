@@ -1,3 +1,8 @@
+// The gradients of y = v f(g), where v and g are the halves of x + bias, [rows, 2 cols]:
+//   grad_x[r, c] = grad f(g), grad_x[r, cols + c] = grad v f'(g), with grad [rows, cols],
+//   grad_bias [2 cols] = the sum of grad_x over the rows.
+// Without a bias one kernel does it. With one, blocks write partial sums of the columns, which a
+// second kernel adds up (column_sum.cuh).
 #include "kernels/activation.cuh"
 #include "kernels/column_sum.cuh"
 #include "kernels/gated.h"

@@ -1,3 +1,7 @@
+// y = f(x weight + bias), or y = v1 f(v2) of the halves of v = x weight + bias: x is [rows, inner]
+// with few rows, weight [inner, cols], y [rows, cols]. Here a kernel is chosen:
+// gemm_skinny_columns.cuh for a weight with contiguous columns; for one with contiguous rows
+// gemm_skinny_layers.cuh (16 bits) or gemm_skinny_rows.cuh (int8).
 #include <algorithm>
 
 #include "kernels/gemm_skinny_columns.cuh"
@@ -8,9 +12,6 @@
 
 namespace fusedops::kernels {
 namespace gemm_skinny_detail {
-
-template <class T, bool kInt8, int kSteps, int kRowTiles = 2>
-using Columns = ByColumns<T, kInt8, 1, kRowTiles, kSteps>;
 
 // Up to so many columns of a weight, all blocks run at once: two on a multiprocessor, with many
 // loads each.
@@ -41,7 +42,7 @@ unsigned blocks_each(const GemmSkinny& call, std::int64_t clusters, std::int64_t
   return gpu::has_clusters() ? blocks : 1;
 }
 
-Shape shape_of(const GemmSkinny& call, int places) {
+ProblemShape shape_of(const GemmSkinny& call, int places) {
   const int size = call.groups ? 1 : 2;
   return {call.cols,
           columns_of(call),
@@ -123,14 +124,14 @@ gpu::Status launch_skinny(const GemmSkinny& call, const GemmSkinnyTensors& tenso
       constexpr std::int64_t kMany = 192;
       return launch(by_rows<L>, L::kPlaces, blocks_each(call, clusters, kMany, 8));
     }
-    using Short = Columns<T, true, 1>;
+    using Short = ByColumns<T, true, 1, 2>;
     if (columns_of(call) > kAtOnce) return launch(by_columns<Short>, Short::kPlaces, 1);
   } else if (!call.by_columns) {
     return launch_layers<T>(call, tensors, stream);
   }
-  using Low = Columns<T, kInt8, 2, 1>;
+  using Low = ByColumns<T, kInt8, 2, 1>;
   if (call.rows <= kRows) return launch(by_columns<Low>, Low::kPlaces, 1);
-  using Long = Columns<T, kInt8, 2>;
+  using Long = ByColumns<T, kInt8, 2, 2>;
   return launch(by_columns<Long>, Long::kPlaces, 1);
 }
 

@@ -60,7 +60,7 @@ constexpr int kBlock = kWarps * warp::kWidth;
 constexpr int kQuad = 4;  // threads with the same g in platform/tensor_core.h
 constexpr int kRows = 8;  // rows of x in a tile
 
-struct Shape {
+struct ProblemShape {
   std::int64_t cols;    // of y
   std::int64_t all;     // columns of the weight
   std::int64_t second;  // columns of the weight between the two halves of a block's columns
@@ -79,10 +79,10 @@ struct Partial {
 
 // The block's part of the range that the cluster sums over, in multiples of `unit`: from `begin` up
 // to `end`.
-struct Part {
+struct SumRange {
   int begin, end;
 
-  FUSEDOPS_DEVICE Part(int all, int unit) {
+  FUSEDOPS_DEVICE SumRange(int all, int unit) {
     const int blocks = cluster::size(), units = (all + unit - 1) / unit;
     const int each = (units + blocks - 1) / blocks * unit;
     begin = min(static_cast<int>(cluster::rank()) * each, all);
@@ -129,8 +129,8 @@ FUSEDOPS_DEVICE float activate(Activation activation, float v) {
 
 // Stores an element of y: f(sum + bias); in a gated call the product of its sum and f(gate).
 template <class T>
-FUSEDOPS_DEVICE void store(const Shape& shape, T* y, const T* bias, int row, std::int64_t column,
-                           float sum, float gate = 0) {
+FUSEDOPS_DEVICE void store(const ProblemShape& shape, T* y, const T* bias, int row,
+                           std::int64_t column, float sum, float gate = 0) {
   if (column >= shape.cols) return;
   const auto with_bias = [&](float v, std::int64_t at) { return bias ? v + widen(bias[at]) : v; };
   const float v = with_bias(sum, column);
@@ -143,8 +143,8 @@ FUSEDOPS_DEVICE void store(const Shape& shape, T* y, const T* bias, int row, std
 // Adds up the sums and writes y. The cluster computes `width` columns of y from `first` on. In a
 // gated call the places after them hold the gates.
 template <class T, int kAllRows, int kPlaces>
-__device__ __noinline__ void finish(Partial<kAllRows, kPlaces>& partial, const Shape& shape, T* y,
-                                    const T* bias, std::int64_t first, int width) {
+__device__ __noinline__ void finish(Partial<kAllRows, kPlaces>& partial, const ProblemShape& shape,
+                                    T* y, const T* bias, std::int64_t first, int width) {
   const unsigned blocks = cluster::size();
   __syncthreads();
   add_up<kAllRows, kPlaces>(partial, shape.rows);

@@ -10,17 +10,16 @@
 
 namespace fusedops::kernels::gemm_skinny_detail {
 
-constexpr int kGroup = 8;  // columns of the weight; two groups are a tile
+constexpr int kGroup = 8;  // columns of the weight; two groups are the block's tile
 
-// A layout: tiles of columns, tiles of rows, and how many times 16 bytes of each column a thread
-// takes in a chunk.
-template <class T_, bool kInt8_, int kTiles_, int kRowTiles_, int kSteps_>
+// A layout: how many times 16 bytes of each column a thread takes in a chunk, and tiles of rows.
+template <class T_, bool kInt8_, int kSteps_, int kRowTiles_>
 struct ByColumns {
   using T = T_;
   static constexpr bool kInt8 = kInt8_;
-  static constexpr int kTiles = kTiles_, kRowTiles = kRowTiles_, kSteps = kSteps_;
+  static constexpr int kSteps = kSteps_, kRowTiles = kRowTiles_;
   static constexpr int kResident = kSteps == 1 ? 4 : 2;  // blocks of a multiprocessor
-  static constexpr int kGroups = kTiles * 2, kPlaces = kGroups * kGroup;
+  static constexpr int kGroups = 2, kPlaces = kGroups * kGroup;
   static constexpr int kElements = kInt8 ? 16 : 8;  // elements in 16 bytes of a column
   static constexpr int kXWords = kElements / 8;     // words of 16 bytes of x that go with them
   static constexpr int kChunk = kSteps * kQuad;     // words of 16 bytes, of a column
@@ -33,7 +32,7 @@ struct Chunk {
 };
 
 template <class L>
-using Sums = float[L::kTiles][L::kRowTiles][4];
+using Sums = float[L::kRowTiles][4];
 
 // A thread's position in its operands. It moves by chunks.
 template <class L>
@@ -45,14 +44,14 @@ struct Source {
   bool in_x[L::kRowTiles];
   int left;  // words of 16 bytes of a column that are left from here on
 
-  FUSEDOPS_DEVICE Source(const Shape& shape, const void* x, const void* weight, std::int64_t first,
-                         const Part& part) {
+  FUSEDOPS_DEVICE Source(const ProblemShape& shape, const void* x, const void* weight,
+                         std::int64_t first, const SumRange& part) {
     const int lane = threadIdx.x % warp::kWidth, g = lane / kQuad;
     const int at = part.begin + threadIdx.x / warp::kWidth * L::kChunk + lane % kQuad;
     left = part.end - at;
 #pragma unroll
     for (int i = 0; i < L::kGroups; ++i) {
-      const std::int64_t column = first + i / L::kTiles * shape.second + i % L::kTiles * kGroup + g;
+      const std::int64_t column = first + i * shape.second + g;
       // A missing column is read as the last one; its result is dropped.
       columns[i] = static_cast<const char*>(weight) + at * std::int64_t{16} +
                    (column < shape.all ? column : shape.all - 1) * std::int64_t{shape.pitch};
@@ -132,29 +131,23 @@ template <class L>
 FUSEDOPS_DEVICE void multiply_add(Sums<L>& sums, const Chunk<L>& chunk, const float* scales) {
 #pragma unroll
   for (int step = 0; step < L::kSteps; ++step) {
+    const fetch::Words<4>&low = chunk.weight[step][0], &high = chunk.weight[step][1];
 #pragma unroll
-    for (int tile = 0; tile < L::kTiles; ++tile) {
-      const fetch::Words<4>&low = chunk.weight[step][tile * 2],
-            &high = chunk.weight[step][tile * 2 + 1];
+    for (int row = 0; row < L::kRowTiles; ++row) {
+      if constexpr (L::kInt8) {
+        float c[4] = {};
+        multiply_add<L>(c, low, high, chunk.x[step][row]);
 #pragma unroll
-      for (int row = 0; row < L::kRowTiles; ++row) {
-        if constexpr (L::kInt8) {
-          float c[4] = {};
-          multiply_add<L>(c, low, high, chunk.x[step][row]);
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            sums[tile][row][i] = fmaf(scales[step], c[i], sums[tile][row][i]);
-          }
-        } else {
-          multiply_add<L>(sums[tile][row], low, high, chunk.x[step][row]);
-        }
+        for (int i = 0; i < 4; ++i) sums[row][i] = fmaf(scales[step], c[i], sums[row][i]);
+      } else {
+        multiply_add<L>(sums[row], low, high, chunk.x[step][row]);
       }
     }
   }
 }
 
 template <class L>
-__device__ __forceinline__ void run_by_columns(Shape shape, typename L::T* y,
+__device__ __forceinline__ void run_by_columns(ProblemShape shape, typename L::T* y,
                                                const typename L::T* x, const void* weight,
                                                const typename L::T* bias, const float* scales) {
   using T = typename L::T;
@@ -163,7 +156,7 @@ __device__ __forceinline__ void run_by_columns(Shape shape, typename L::T* y,
   // The columns of y that a cluster computes.
   const int width = shape.gated ? L::kPlaces / 2 : L::kPlaces;
   const std::int64_t first = blockIdx.x / cluster::size() * std::int64_t{width};
-  const Part part(shape.inner / L::kElements, L::kChunk);
+  const SumRange part(shape.inner / L::kElements, L::kChunk);
   Source<L> source(shape, x, weight, first, part);
   source.ask_for();
   overlap::wait();
@@ -192,17 +185,17 @@ __device__ __forceinline__ void run_by_columns(Shape shape, typename L::T* y,
   }
 
 #pragma unroll
-  for (int i = 0; i < L::kTiles * L::kRowTiles * 4; ++i) {
-    const int tile = i / (L::kRowTiles * 4), row = i / 4 % L::kRowTiles, word = i % 4;
+  for (int i = 0; i < L::kRowTiles * 4; ++i) {
+    const int row = i / 4, word = i % 4;
     partial.of_warp[warp][row * kRows + lane % kQuad * 2 + word % 2]
-                   [(tile * 2 + word / 2) * kGroup + lane / kQuad] = sums[tile][row][word];
+                   [word / 2 * kGroup + lane / kQuad] = sums[row][word];
   }
   finish<T, L::kRowTiles * kRows, L::kPlaces>(partial, shape, y, bias, first, width);
 }
 
 template <class L>
 __global__ void __launch_bounds__(kBlock, L::kResident)
-    by_columns(Shape shape, typename L::T* y, const typename L::T* x, const void* weight,
+    by_columns(ProblemShape shape, typename L::T* y, const typename L::T* x, const void* weight,
                const typename L::T* bias, const float* scales) {
   if constexpr (tensor_core::kSupported) {
     run_by_columns<L>(shape, y, x, weight, bias, scales);

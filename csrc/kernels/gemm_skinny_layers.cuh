@@ -35,7 +35,7 @@ template <class L>
 struct LayerSource {
   using T = typename L::T;
 
-  const Shape& shape;
+  const ProblemShape& shape;
   const T* x;
   const char* weight;  // the thread's vector of the next layer's first rows
   const T* nothing;    // an address for copies of zeros
@@ -44,7 +44,7 @@ struct LayerSource {
   int at, stride;  // the next layer's first row; rows from it to the block's next one
   int slot = 0;    // of the next layer
 
-  FUSEDOPS_DEVICE LayerSource(const Shape& shape_, const T* x_, const void* weight_,
+  FUSEDOPS_DEVICE LayerSource(const ProblemShape& shape_, const T* x_, const void* weight_,
                               shared::Address slots_, std::int64_t first)
       : shape(shape_), x(x_), nothing(x_), slots(slots_) {
     const int vector = threadIdx.x % L::kVectors, row = threadIdx.x / L::kVectors;
@@ -140,8 +140,9 @@ FUSEDOPS_DEVICE bool add_up(float (&sums)[4], float* shared, int warp) {
 }
 
 template <class L>
-__device__ __forceinline__ void run_by_layers(Shape shape, typename L::T* y, const typename L::T* x,
-                                              const void* weight, const typename L::T* bias) {
+__device__ __forceinline__ void run_by_layers(ProblemShape shape, typename L::T* y,
+                                              const typename L::T* x, const void* weight,
+                                              const typename L::T* bias) {
   FUSEDOPS_DYNAMIC_SHARED(char, memory);
   const int warp = threadIdx.x / warp::kWidth, lane = threadIdx.x % warp::kWidth;
   const std::int64_t cluster = blockIdx.x / cluster::size();
@@ -182,7 +183,7 @@ __device__ __forceinline__ void run_by_layers(Shape shape, typename L::T* y, con
 
 template <class L>
 __global__ void __launch_bounds__(L::kThreads)
-    by_layers(Shape shape, typename L::T* y, const typename L::T* x, const void* weight,
+    by_layers(ProblemShape shape, typename L::T* y, const typename L::T* x, const void* weight,
               const typename L::T* bias) {
   if constexpr (tensor_core::kSupported) {
     run_by_layers<L>(shape, y, x, weight, bias);

@@ -36,8 +36,8 @@ struct RowSource {
   int left;  // rows of the block's part of the weight, from the thread's first row on
   unsigned pitch;
 
-  FUSEDOPS_DEVICE RowSource(const Shape& shape, const void* x, const void* weight_,
-                            std::int64_t first, const Part& part)
+  FUSEDOPS_DEVICE RowSource(const ProblemShape& shape, const void* x, const void* weight_,
+                            std::int64_t first, const SumRange& part)
       : pitch(shape.pitch) {
     const int lane = threadIdx.x % warp::kWidth, g = lane / kQuad;
     const int at = part.begin + threadIdx.x / warp::kWidth * L::kChunk + lane % kQuad * 8;
@@ -110,9 +110,9 @@ FUSEDOPS_DEVICE void multiply_add(RowSums<L>& sums, const RowChunk<L>& chunk, in
 }
 
 template <class L>
-__device__ __forceinline__ void run_by_rows(Shape shape, typename L::T* y, const typename L::T* x,
-                                            const void* weight, const typename L::T* bias,
-                                            const float* scales) {
+__device__ __forceinline__ void run_by_rows(ProblemShape shape, typename L::T* y,
+                                            const typename L::T* x, const void* weight,
+                                            const typename L::T* bias, const float* scales) {
   using T = typename L::T;
   constexpr int kAllRows = L::kRowTiles * kRows;
   __shared__ Partial<kAllRows, L::kPlaces> partial;
@@ -120,7 +120,7 @@ __device__ __forceinline__ void run_by_rows(Shape shape, typename L::T* y, const
   // The columns of y that a cluster computes.
   const int width = shape.gated ? L::kPlaces / 2 : L::kPlaces;
   const std::int64_t first = blockIdx.x / cluster::size() * std::int64_t{width};
-  const Part part(shape.inner, L::kChunk);
+  const SumRange part(shape.inner, L::kChunk);
   RowSource<L> source(shape, x, weight, first, part);
   source.ask_for();
   overlap::wait();
@@ -159,7 +159,7 @@ __device__ __forceinline__ void run_by_rows(Shape shape, typename L::T* y, const
 
 template <class L>
 __global__ void __launch_bounds__(kBlock)
-    by_rows(Shape shape, typename L::T* y, const typename L::T* x, const void* weight,
+    by_rows(ProblemShape shape, typename L::T* y, const typename L::T* x, const void* weight,
             const typename L::T* bias, const float* scales) {
   if constexpr (tensor_core::kSupported) {
     run_by_rows<L>(shape, y, x, weight, bias, scales);

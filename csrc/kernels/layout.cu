@@ -1,3 +1,5 @@
+// to[b, h, t, :] = from[b, t, h, :] and zeros after it: heads of head_bytes bytes, at any strides,
+// become a contiguous [batch, heads, tokens, padded_bytes] tensor.
 #include "kernels/layout.h"
 #include "kernels/tiling.h"
 #include "kernels/vector.cuh"
@@ -8,6 +10,8 @@ namespace fusedops::kernels {
 // give another wheel.
 namespace layout_detail {
 
+constexpr int kPerThread = 2;  // vectors of a thread in flight
+
 // A vector that is written at once, of granules that are read at once.
 template <int kBytes>
 struct alignas(kVectorBytes) Whole {
@@ -16,8 +20,8 @@ struct alignas(kVectorBytes) Whole {
 
 // Threads: x along the vectors of a padded head, y along the heads. Heads are taken in the order
 // [batch, tokens, heads], as they lie in the input: reads may then end within a sector, while
-// writes are whole sectors. A thread has kPerThread vectors in flight.
-template <int kBytes, int kPerThread>
+// writes are whole sectors.
+template <int kBytes>
 __global__ void __launch_bounds__(kThreads)
     pad_kernel(char* to, const char* from, const PadHeads p, unsigned rows, const Divisor heads,
                const Divisor tokens) {
@@ -50,11 +54,11 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <int kBytes, int kPerThread = 2>
+template <int kBytes>
 gpu::Status launch(const PadHeads& call, void* to, const void* from, gpu::Stream stream) {
   const std::int64_t rows = call.batch * call.tokens * call.heads;
   const unsigned width = call.padded_bytes / kVectorBytes, height = kThreads / width;
-  return overlap::launch(&pad_kernel<kBytes, kPerThread>, ceil_div(rows, height * kPerThread),
+  return overlap::launch(&pad_kernel<kBytes>, ceil_div(rows, height * kPerThread),
                          dim3(width, height), stream, static_cast<char*>(to),
                          static_cast<const char*>(from), call, static_cast<unsigned>(rows),
                          Divisor(call.heads), Divisor(call.tokens));

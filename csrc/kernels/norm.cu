@@ -1,3 +1,6 @@
+// y = norm(s) gamma + beta for each row s of x, or of x + bias + residual: [rows, cols]. A layer
+// norm is (s - mean) / sqrt(variance + eps), an RMS norm s / sqrt(mean of squares + eps). Here is
+// the choice between norm_layer.cu, norm_rms.cu, and the kernel for rows of any length and type.
 #include "kernels/norm_launch.cuh"
 
 namespace fusedops::kernels {
@@ -6,8 +9,8 @@ namespace norm_detail {
 gpu::Status general_norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
   return with_type(call.dtype, [&](auto type) {
     using T = typename decltype(type)::T;
-    return call.centered ? launch_general<Form<T, true, Adds::any>>(call, tensors, stream)
-                         : launch_general<Form<T, false, Adds::any>>(call, tensors, stream);
+    return call.centered ? launch_general<Formula<T, true, Adds::any>>(call, tensors, stream)
+                         : launch_general<Formula<T, false, Adds::any>>(call, tensors, stream);
   });
 }
 

@@ -1,5 +1,8 @@
-
-
+// The gradients of a norm. With n the normalised row and g = grad gamma:
+//   grad_x [rows, cols] = (g - mean(g) - n mean(g n)) / deviation + grad_sum,
+//   grad_gamma [cols] = sum of grad n over the rows, grad_beta [cols] = sum of grad over the rows.
+// One kernel writes grad_x and each row's mean and deviation; the next takes partial sums of the
+// columns, which column_sum.cuh adds up.
 #include "kernels/column_sum.cuh"
 #include "kernels/norm.h"
 #include "kernels/norm_kernels.cuh"
@@ -7,7 +10,7 @@
 
 namespace fusedops::kernels::norm_detail {
 
-using Backward = Shape<1, 1024, 1, 0>;
+using Backward = Schedule<1, 1024, 0>;
 
 // The gradient with respect to the rows. A row that fits into its threads' registers is read once;
 // a longer row is read three times: for its mean and deviation, for the sums, and for the result. A
@@ -17,19 +20,20 @@ struct BackwardRow {
   using T = typename F::T;
   using A = Accumulator<T>;
   static constexpr int V = kLanes<T>;
-  Part<F, Backward> x, grad;
+  RegisterRow<F, Backward> x, grad;
 
-  FUSEDOPS_DEVICE static void load(Part<F, Backward>& part, const T* data,
-                                   const Place<T, Rows::any>& p) {
+  FUSEDOPS_DEVICE static void load(RegisterRow<F, Backward>& part, const T* data,
+                                   const RowSlice<T, RowLayout::any>& p) {
     Tensors<T> t{};
     t.x = data;
-    Loads<F, Backward, Rows::any> in;
+    Loads<F, Backward, RowLayout::any> in;
     in.start(t, p);
     take(part, in, t, p, static_cast<T*>(nullptr));
   }
 
   // Turns x into the normalised row n, and grad into g = grad gamma.
-  FUSEDOPS_DEVICE void weigh(const T* gamma, const Scale<A>& by, const Place<T, Rows::any>& p) {
+  FUSEDOPS_DEVICE void weigh(const T* gamma, const Scale<A>& by,
+                             const RowSlice<T, RowLayout::any>& p) {
 #pragma unroll
     for (int k = 0; k < Backward::kVectors; ++k) {
       if (p.skips(k)) continue;
@@ -48,7 +52,7 @@ struct BackwardRow {
   }
 
   // The sums of g and of g n over the thread's elements.
-  FUSEDOPS_DEVICE Two<A> sums(const Place<T, Rows::any>& p) const {
+  FUSEDOPS_DEVICE Two<A> sums(const RowSlice<T, RowLayout::any>& p) const {
     Two<A> sum{};
     if (p.has_edge()) sum = {grad.edge, grad.edge * x.edge};
 #pragma unroll
@@ -64,7 +68,7 @@ struct BackwardRow {
   }
 
   FUSEDOPS_DEVICE void write(const NormBackwardTensors& t, const Two<A>& means, A scale,
-                             const Place<T, Rows::any>& p) const {
+                             const RowSlice<T, RowLayout::any>& p) const {
     const auto of = [&](A g, A n) {
       return scale * (g - (F::kCentered ? means.first : 0) - n * means.second);
     };
@@ -109,7 +113,7 @@ __global__ void __launch_bounds__(Backward::kMost)
     // threads of a warp.
     const std::int64_t row = first + threadIdx.y;
     const bool live = row < rows;
-    Place<T, Rows::any> p(live ? row : rows - 1, cols);
+    RowSlice<T, RowLayout::any> p(live ? row : rows - 1, cols);
     const std::int64_t step = static_cast<std::int64_t>(Backward::kVectors) * blockDim.x;
     const bool at_once = p.span.vectors <= step;
     BackwardRow<F> part;
@@ -140,15 +144,34 @@ __global__ void __launch_bounds__(Backward::kMost)
   }
 }
 
+// Adds to the sums of (x - mean)^2, of g (x - mean), and of g if there are three, where g is
+// grad gamma.
+template <int kSums, int V>
+FUSEDOPS_DEVICE void add_products(float (&sums)[kSums], float (&x)[V], float (&g)[V],
+                                  const float (&gamma)[V], float mean) {
+  float squares = 0, product = 0, plain = 0;
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    x[i] -= mean;
+    g[i] *= gamma[i];
+    squares = fmaf(x[i], x[i], squares);
+    product = fmaf(g[i], x[i], product);
+    if constexpr (kSums > 2) plain += g[i];
+  }
+  sums[0] += squares;
+  sums[1] += product;
+  if constexpr (kSums > 2) sums[2] += plain;
+}
+
 // The same for long rows, in clusters (row_cluster.cuh). The sums of g (x - mean) become those of
 // g n once the deviation is known.
-template <class F, Rows kRows>
+template <class F, RowLayout kLayout>
 __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
     backward_cluster_kernel(const NormBackwardTensors t, Scale<float>* __restrict__ scales,
                             std::int64_t cols, const Constants<float> c, unsigned held) {
   if constexpr (cluster::kSupported) {
     using T = typename F::T;
-    using Part = row_cluster::Part<2>;
+    using Part = row_cluster::ClusterRow<2>;
     constexpr int V = kLanes<T>, kSums = F::kCentered ? 3 : 2;  // of squares, g n, g
     constexpr int kBatch = 2;
     __shared__ row_cluster::Room<1> room;
@@ -161,7 +184,7 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
     const auto* const more_data = static_cast<const T*>(t.grad_sum);
     auto* const out = static_cast<T*>(t.grad_x);
     const std::int64_t row = blockIdx.x / cluster::size();
-    const Place<T, kRows> p(row, cols);
+    const RowSlice<T, kLayout> p(row, cols);
     const std::int64_t begin = p.row + p.span.head;
     const Part part(places, held, static_cast<unsigned>(p.span.vectors));
     const Packed* const in[2] = {as_packed(x_data + begin), as_packed(grad_data + begin)};
@@ -176,7 +199,7 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
     float mean[1] = {0};
     if constexpr (F::kCentered) {
       mean[0] = edge_x;
-      part.first_pass(in, [&](unsigned, const Part::Vectors& of) {
+      part.first_pass(in, [&](unsigned, const Part::OfInputs& of) {
         float x[V];
         widen<T>(x, of[0]);
         mean[0] += sum_of_lanes(x, [](float each) { return each; });
@@ -185,26 +208,14 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
       mean[0] = c.exact_mean(mean[0]);
     }
     Vector<T> gammas[kBatch];
-    const auto ask = [&](unsigned v, int j) {
-      gammas[j] = p.columns(gamma_data + std::int64_t{v} * V);
-    };
+    const auto ask = [&](unsigned v, int j) { gammas[j] = p.columns(gamma_data, v); };
     float sums[kSums] = {};
-    const auto sum = [&](unsigned, const Part::Vectors& of, bool, int j) {
-      float x[V], g[V], gamma[V], squares = 0, product = 0, plain = 0;
+    const auto sum = [&](unsigned, const Part::OfInputs& of, bool, int j) {
+      float x[V], g[V], gamma[V];
       widen(gamma, gammas[j]);
       widen<T>(x, of[0]);
       widen<T>(g, of[1]);
-#pragma unroll
-      for (int i = 0; i < V; ++i) {
-        x[i] -= mean[0];
-        g[i] *= gamma[i];
-        squares = fmaf(x[i], x[i], squares);
-        product = fmaf(g[i], x[i], product);
-        if constexpr (F::kCentered) plain += g[i];
-      }
-      sums[0] += squares;
-      sums[1] += product;
-      if constexpr (F::kCentered) sums[2] += plain;
+      add_products(sums, x, g, gamma, mean[0]);
     };
     if constexpr (F::kCentered) {
       part.template next_pass<kBatch>(in, ask, sum);
@@ -225,17 +236,19 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
     const auto of_x = [&](float g, float x) {
       return scale * (g - mean_g - (x - mean[0]) * scale * mean_gn);
     };
-    part.template next_pass<kBatch>(in, ask, [&](unsigned v, const Part::Vectors& of, bool, int j) {
-      const std::int64_t to = begin + std::int64_t{v} * V;
-      float x[V], g[V], gamma[V], add[V] = {};
-      widen(gamma, gammas[j]);
-      if (more_data) widen(add, fusedops::load(more_data + to));
-      widen<T>(x, of[0]);
-      widen<T>(g, of[1]);
+    part.template next_pass<kBatch>(in, ask,
+                                    [&](unsigned v, const Part::OfInputs& of, bool, int j) {
+                                      const std::int64_t to = begin + std::int64_t{v} * V;
+                                      float x[V], g[V], gamma[V], add[V] = {};
+                                      widen(gamma, gammas[j]);
+                                      if (more_data) widen(add, fusedops::load(more_data + to));
+                                      widen<T>(x, of[0]);
+                                      widen<T>(g, of[1]);
 #pragma unroll
-      for (int i = 0; i < V; ++i) x[i] = of_x(g[i] * gamma[i], x[i]) + add[i];
-      store(out + to, narrow<T>(x));
-    });
+                                      for (int i = 0; i < V; ++i)
+                                        x[i] = of_x(g[i] * gamma[i], x[i]) + add[i];
+                                      store(out + to, narrow<T>(x));
+                                    });
     if (has_edge) {
       const std::int64_t to = p.row + edge_column;
       out[to] = narrow<T>(of_x(edge_g, edge_x) + (more_data ? widen(more_data[to]) : 0));
@@ -251,9 +264,9 @@ gpu::Status launch_backward_rows(const Norm& call, const NormBackwardTensors& t,
   using T = typename F::T;
   if constexpr (sizeof(T) < sizeof(double)) {
     if (call.cols / kLanes<T> > Backward::kVectors * Backward::kMost && can_use_clusters(call)) {
-      return launch_in_clusters<T>(call, 2, &backward_cluster_kernel<F, Rows::whole>,
-                                   &backward_cluster_kernel<F, Rows::shifted>, stream, t, scales,
-                                   call.cols, constants_of<A>(call));
+      return launch_in_clusters<T>(call, 2, &backward_cluster_kernel<F, RowLayout::whole>,
+                                   &backward_cluster_kernel<F, RowLayout::shifted>, stream, t,
+                                   scales, call.cols, constants_of<A>(call));
     }
   }
   const RowBlock block = any_block<T, Backward>(call);
@@ -388,8 +401,8 @@ gpu::Status norm_backward(const Norm& call, const NormBackwardTensors& tensors,
                           gpu::Stream stream) {
   return with_type(call.dtype, [&](auto type) {
     using T = typename decltype(type)::T;
-    return call.centered ? launch_backward<Form<T, true, Adds::nothing>>(call, tensors, stream)
-                         : launch_backward<Form<T, false, Adds::nothing>>(call, tensors, stream);
+    return call.centered ? launch_backward<Formula<T, true, Adds::nothing>>(call, tensors, stream)
+                         : launch_backward<Formula<T, false, Adds::nothing>>(call, tensors, stream);
   });
 }
 

@@ -19,9 +19,64 @@ FUSEDOPS_DEVICE float sum_of_lanes(const float (&x)[V], const Of& f) {
   return even + odd;
 }
 
-template <class F, Rows kRows>
+// The sum in a vector of each input that is still as in memory.
+template <class F, int kInputs>
+FUSEDOPS_DEVICE void add_up(float (&x)[kLanes<typename F::T>], const Packed (&of)[kInputs],
+                            const Vector<typename F::T>& bias) {
+  using T = typename F::T;
+  constexpr int V = kLanes<T>;
+  widen<T>(x, of[0]);
+  float more[V];
+  if constexpr (F::kAdds != Adds::nothing && F::kCentered) {
+    widen(more, bias);
+#pragma unroll
+    for (int i = 0; i < V; ++i) x[i] += more[i];
+  }
+  if constexpr (F::kAdds != Adds::nothing) {
+    widen<T>(more, of[kInputs - 1]);
+#pragma unroll
+    for (int i = 0; i < V; ++i) x[i] += more[i];
+  }
+}
+
+// The sum at a column of the row that begins at `row`.
+template <class F>
+FUSEDOPS_DEVICE float load_edge(const Tensors<typename F::T>& t, std::int64_t row,
+                                std::int64_t column) {
+  float x = widen(t.x[row + column]);
+  if (F::kAdds != Adds::nothing && F::kCentered) x += widen(t.bias[column]);
+  if (F::kAdds != Adds::nothing) x += widen(t.residual[row + column]);
+  return x;
+}
+
+// (x - mean) scale gamma + beta
+template <class F, int V>
+FUSEDOPS_DEVICE void normalize(float (&x)[V], float mean, float scale, const float (&gamma)[V],
+                               const float (&beta)[V]) {
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    if constexpr (F::kCentered) {
+      x[i] = fmaf((x[i] - mean) * scale, gamma[i], beta[i]);
+    } else {
+      x[i] = x[i] * scale * gamma[i];
+    }
+  }
+}
+
+// The same for one element of the row that begins at `row`, whose sum is `x`.
+template <class F>
+FUSEDOPS_DEVICE void write_edge(const Tensors<typename F::T>& t, std::int64_t row,
+                                std::int64_t column, float x, float mean, float scale) {
+  using T = typename F::T;
+  if (F::kAdds != Adds::nothing && t.sum) t.sum[row + column] = narrow<T>(x);
+  float y = (x - mean) * scale * widen(t.gamma[column]);
+  if constexpr (F::kCentered) y += widen(t.beta[column]);
+  t.y[row + column] = narrow<T>(y);
+}
+
+template <class F, RowLayout kLayout>
 __global__ void __launch_bounds__(row_cluster::kMostThreads,
-                                  F::kAdds == Adds::nothing && kRows == Rows::whole ? 3 : 2)
+                                  F::kAdds == Adds::nothing && kLayout == RowLayout::whole ? 3 : 2)
     norm_cluster_kernel(const Tensors<typename F::T> t, std::int64_t cols, const Constants<float> c,
                         unsigned held) {
   if constexpr (cluster::kSupported) {
@@ -30,65 +85,42 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
     constexpr bool kAdds = F::kAdds != Adds::nothing, kBias = kAdds && F::kCentered;
     constexpr int kInputs = kAdds ? 2 : 1;
     // Vectors whose columns are on their way at once; measured (H100).
-    constexpr int kBatch = kRows == Rows::shifted ? 1 : kAdds ? 4 : 2;
-    using Part = row_cluster::Part<kInputs>;
+    constexpr int kBatch = kLayout == RowLayout::shifted ? 1 : kAdds ? 4 : 2;
+    using Part = row_cluster::ClusterRow<kInputs>;
     __shared__ row_cluster::Room<1> rooms[2];
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
     overlap::wait_in_turn();
-    const Place<T, kRows> p(blockIdx.x / cluster::size(), cols);
+    const RowSlice<T, kLayout> p(blockIdx.x / cluster::size(), cols);
     const Part part(places, held, static_cast<unsigned>(p.span.vectors));
     const Packed* in[kInputs];
     in[0] = as_packed(t.x + p.row + p.span.head);
     if constexpr (kAdds) in[1] = as_packed(t.residual + p.row + p.span.head);
     part.start(in);
-    const auto columns = [&](const T* data, unsigned v) {
-      return p.columns(data + std::int64_t{v} * V);
-    };
     const bool has_edge = !p.kWhole && part.own < static_cast<unsigned>(p.span.edges);
     const std::int64_t edge_column = p.span.template edge<V>(static_cast<int>(part.own));
-    float edge = 0;
-    if (has_edge) {
-      edge = widen(t.x[p.row + edge_column]);
-      if (kBias) edge += widen(t.bias[edge_column]);
-      if (kAdds) edge += widen(t.residual[p.row + edge_column]);
-    }
+    const float edge = has_edge ? load_edge<F>(t, p.row, edge_column) : 0;
 
     Vector<T> gammas[kBatch], betas[kBatch], biases[kBatch];
     const auto ask_bias = [&](unsigned v, int j) {
-      if constexpr (kBias) biases[j] = columns(t.bias, v);
+      if constexpr (kBias) biases[j] = p.columns(t.bias, v);
     };
-    // The sum in a vector that is still as in memory.
-    const auto add_up = [&](float (&x)[V], const typename Part::Vectors& of, int j) {
-      widen<T>(x, of[0]);
-      float more[V];
-      if constexpr (kBias) {
-        widen(more, biases[j]);
-#pragma unroll
-        for (int i = 0; i < V; ++i) x[i] += more[i];
-      }
-      if constexpr (kAdds) {
-        widen<T>(more, of[kInputs - 1]);
-#pragma unroll
-        for (int i = 0; i < V; ++i) x[i] += more[i];
-      }
-    };
-    // The same in a later pass: the sum is held as float32, in the place of what was added.
-    const auto get = [&](float (&x)[V], const typename Part::Vectors& of, unsigned v, bool is_held,
+    // The sum in a later pass: it is held as float32, in the place of what was added.
+    const auto get = [&](float (&x)[V], const typename Part::OfInputs& of, unsigned v, bool is_held,
                          int j) {
       if (kAdds && is_held) {
         memcpy(x, &of, sizeof(x));
       } else {
         ask_bias(v, j);
-        add_up(x, of, j);
+        add_up<F>(x, of, biases[j]);
       }
     };
 
     float mean[1] = {0}, squares[1] = {0};
     const auto square = [&](float x) { return (x - mean[0]) * (x - mean[0]); };
     part.template first_pass<kBatch, kAdds>(
-        in, ask_bias, [&](unsigned, typename Part::Vectors& of, bool is_held, int j) {
+        in, ask_bias, [&](unsigned, typename Part::OfInputs& of, bool is_held, int j) {
           float x[V];
-          add_up(x, of, j);
+          add_up<F>(x, of, biases[j]);
           if (kAdds && is_held) memcpy(&of, x, sizeof(x));
           if constexpr (F::kCentered) {
             mean[0] += sum_of_lanes(x, [](float each) { return each; });
@@ -102,7 +134,7 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
       mean[0] = c.exact_mean(mean[0]);
       part.template next_pass<2>(
           in, [](unsigned, int) {},
-          [&](unsigned v, const typename Part::Vectors& of, bool is_held, int j) {
+          [&](unsigned v, const typename Part::OfInputs& of, bool is_held, int j) {
             float x[V];
             get(x, of, v, is_held, j);
             squares[0] += sum_of_lanes(x, square);
@@ -115,32 +147,20 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
     part.template next_pass<kBatch>(
         in,
         [&](unsigned v, int j) {
-          gammas[j] = columns(t.gamma, v);
-          if constexpr (F::kCentered) betas[j] = columns(t.beta, v);
+          gammas[j] = p.columns(t.gamma, v);
+          if constexpr (F::kCentered) betas[j] = p.columns(t.beta, v);
         },
-        [&](unsigned v, const typename Part::Vectors& of, bool is_held, int j) {
+        [&](unsigned v, const typename Part::OfInputs& of, bool is_held, int j) {
           float x[V], gamma[V], beta[V];
           widen(gamma, gammas[j]);
           if constexpr (F::kCentered) widen(beta, betas[j]);
           get(x, of, v, is_held, j);
           const std::int64_t to = p.row + p.span.head + std::int64_t{v} * V;
           if (kAdds && t.sum) store(t.sum + to, narrow<T>(x));
-#pragma unroll
-          for (int i = 0; i < V; ++i) {
-            if constexpr (F::kCentered) {
-              x[i] = fmaf((x[i] - mean[0]) * scale, gamma[i], beta[i]);
-            } else {
-              x[i] = x[i] * scale * gamma[i];
-            }
-          }
+          normalize<F>(x, mean[0], scale, gamma, beta);
           store(t.y + to, narrow<T>(x));
         });
-    if (has_edge) {
-      if (kAdds && t.sum) t.sum[p.row + edge_column] = narrow<T>(edge);
-      float x = (edge - mean[0]) * scale * widen(t.gamma[edge_column]);
-      if constexpr (F::kCentered) x += widen(t.beta[edge_column]);
-      t.y[p.row + edge_column] = narrow<T>(x);
-    }
+    if (has_edge) write_edge<F>(t, p.row, edge_column, edge, mean[0], scale);
     cluster::wait();
   }
 }

@@ -20,7 +20,7 @@ enum class Adds { nothing, residual, any };
 
 // What a kernel computes.
 template <class Type, bool kCenteredNorm, Adds kWhatIsAdded>
-struct Form {
+struct Formula {
   using T = Type;
   static constexpr bool kCentered = kCenteredNorm;
   static constexpr Adds kAdds = kWhatIsAdded;
@@ -36,22 +36,33 @@ struct Form {
 constexpr int kNarrowBlock = 128;  // threads of a block whose rows are narrower than a warp
 
 // How a kernel uses threads, registers and blocks.
-template <int kVectorsOfThread, int kMostThreads, int kBlocksOfMostThreads, int kColumnsPrefetched,
-          bool kSeveralBlocks = false, bool kPackedElements = false>
-struct Shape {
+template <int kVectorsOfThread, int kMostThreads, int kColumnsPrefetched>
+struct Schedule {
   static constexpr int kVectors = kVectorsOfThread;
-  static constexpr int kMost = kMostThreads;              // threads of a block that share a row
-  static constexpr bool kNarrow = kMost <= warp::kWidth;  // several rows share a block
-  static constexpr int kBlock = kNarrow ? kNarrowBlock : kMost;
-  static constexpr int kBlocks = kBlocksOfMostThreads;  // blocks of a multiprocessor, at least
+  static constexpr int kMost = kMostThreads;  // threads of a block that share a row
   // A thread prefetches gamma, beta and bias for so many of its vectors.
   static constexpr int kPrefetched = kColumnsPrefetched;
-  static constexpr bool kClusters = kSeveralBlocks;  // several blocks share a row
-  static constexpr bool kPacked = kPackedElements;   // 16-bit elements stay packed in registers
+  static constexpr bool kNarrow = kMost <= warp::kWidth;  // several rows share a block
+  static constexpr int kBlock = kNarrow ? kNarrowBlock : kMost;
+  static constexpr int kBlocks = 1;         // blocks of a multiprocessor, at least
+  static constexpr bool kClusters = false;  // several blocks share a row
+  static constexpr bool kPacked = false;    // 16-bit elements stay packed in registers
+};
+template <int kCount, class S>
+struct WithBlocks : S {
+  static constexpr int kBlocks = kCount;
+};
+template <class S>
+struct InClusters : S {
+  static constexpr bool kClusters = true;
+};
+template <class S>
+struct StayPacked : S {
+  static constexpr bool kPacked = true;
 };
 
 // How rows lie in memory.
-enum class Rows {
+enum class RowLayout {
   whole,    // rows are whole vectors
   shifted,  // rows are longer than a vector, but not whole vectors
   any

@@ -10,9 +10,9 @@ namespace fusedops::kernels::norm_detail {
 
 // Prefetches to L2 before the previous kernel ends: the rows of the first blocks, and the tensors
 // that all rows share. One thread of a row does it.
-template <class F, Rows kRows>
+template <class F, RowLayout kLayout>
 FUSEDOPS_DEVICE void ask_early(const Tensors<typename F::T>& t, int cols,
-                               const Place<typename F::T, kRows>& p) {
+                               const RowSlice<typename F::T, kLayout>& p) {
   constexpr unsigned kFirst = 1 << 17;  // threads; blocks of few registers have more
   if (p.thread != 0) return;
   if (blockIdx.x * (blockDim.x * blockDim.y) < kFirst) {
@@ -37,8 +37,9 @@ FUSEDOPS_DEVICE float sum_of_row(float value, float* shared) {
 }
 
 // Unpacked elements have the mean subtracted here; the returned mean is then 0.
-template <class F, class S, Rows kRows>
-FUSEDOPS_DEVICE Scale<float> scale_of(Part<F, S>& part, const Place<typename F::T, kRows>& p,
+template <class F, class S, RowLayout kLayout>
+FUSEDOPS_DEVICE Scale<float> scale_of(RegisterRow<F, S>& part,
+                                      const RowSlice<typename F::T, kLayout>& p,
                                       const Constants<float>& c, float* shared,
                                       float* more_shared) {
   float mean = 0;
@@ -64,7 +65,7 @@ FUSEDOPS_DEVICE Scale<float> scale_of(Part<F, S>& part, const Place<typename F::
 // One read and one write of each row. A narrow row has blockDim.x threads, a power of two up to a
 // warp's width, and a block has blockDim.y such rows. A wide row has a block, or a cluster of
 // blocks.
-template <class F, class S, Rows kRows>
+template <class F, class S, RowLayout kLayout>
 __global__ void __launch_bounds__(S::kBlock, S::kBlocks)
     row_kernel(const Tensors<typename F::T> t, std::int64_t rows, int cols,
                const Constants<float> c) {
@@ -77,13 +78,13 @@ __global__ void __launch_bounds__(S::kBlock, S::kBlocks)
   // Threads past the last row compute that row again and do not write: a reduction needs all
   // threads of a warp.
   const bool live = !S::kNarrow || row < rows;
-  Place<T, kRows> p(live ? row : rows - 1, cols);
+  RowSlice<T, kLayout> p(live ? row : rows - 1, cols);
   if constexpr (S::kClusters) p.share(cluster::size(), cluster::rank());
   ask_early<F>(t, cols, p);
   overlap::wait_in_turn();
-  Loads<F, S, kRows> in;
-  Part<F, S> part;
-  Gains<F, S, kRows> gains;
+  Loads<F, S, kLayout> in;
+  RegisterRow<F, S> part;
+  Gains<F, S, kLayout> gains;
   in.start(t, p);
   gains.start(t, p);
   take(part, in, t, p, live ? t.sum : nullptr);
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(S::kBlock, S::kBlocks)
   if constexpr (S::kClusters) cluster::wait();
 }
 
-using General = Shape<2, 1024, 1, 0>;
+using General = Schedule<2, 1024, 0>;
 
 // The mean of some elements, and the sum of their squared distances from it. It is merged part by
 // part (Chan, Golub & LeVeque, "Updating formulae and a pairwise algorithm for computing sample
@@ -112,9 +113,9 @@ struct Moments {
   }
 };
 
-template <class F, class S, Rows kRows, class A>
-FUSEDOPS_DEVICE void gather(Moments<A>& moments, const Part<F, S>& part,
-                            const Place<typename F::T, kRows>& p) {
+template <class F, class S, RowLayout kLayout, class A>
+FUSEDOPS_DEVICE void gather(Moments<A>& moments, const RegisterRow<F, S>& part,
+                            const RowSlice<typename F::T, kLayout>& p) {
   if constexpr (F::kCentered) {
     A count = p.has_edge() ? 1 : 0;
 #pragma unroll
@@ -159,11 +160,11 @@ __global__ void __launch_bounds__(General::kMost, General::kBlocks)
     // threads of a warp.
     const std::int64_t row = first + threadIdx.y;
     const bool live = row < rows;
-    Place<T, Rows::any> p(live ? row : rows - 1, cols);
+    RowSlice<T, RowLayout::any> p(live ? row : rows - 1, cols);
     const std::int64_t step = static_cast<std::int64_t>(General::kVectors) * blockDim.x;
-    Loads<F, General, Rows::any> in;
-    Part<F, General> part;
-    Gains<F, General, Rows::any> gains;
+    Loads<F, General, RowLayout::any> in;
+    RegisterRow<F, General> part;
+    Gains<F, General, RowLayout::any> gains;
     Moments<A> own;
     Scale<A> by;
     for (bool writes = false;;) {

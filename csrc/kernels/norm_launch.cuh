@@ -1,4 +1,4 @@
-// Which kernel a norm runs on, and its shape. Both depend on the length of the rows alone, so a
+// Which kernel a norm runs on, and its schedule. Both depend on the length of the rows alone, so a
 // row's bits do not depend on the number of rows.
 #pragma once
 
@@ -13,26 +13,28 @@
 
 namespace fusedops::kernels::norm_detail {
 
-// The shapes of a form, in the order of the rows' length. Few vectors a thread and many threads
-// finish soonest. But memory is busy only if each multiprocessor has 64 KB in flight, and with 64
-// registers a thread it holds 1024 threads. So longer rows have 4 vectors a thread, or 2 of each
-// input of a sum. Measured on an H200.
+// The schedules of a formula, in the order of the rows' length. Few vectors a thread and many
+// threads finish soonest. But memory is busy only if each multiprocessor has 64 KB in flight, and
+// with 64 registers a thread it holds 1024 threads. So longer rows have 4 vectors a thread, or 2 of
+// each input of a sum. Measured on an H200.
 template <class F>
-struct Shapes {
+struct Schedules {
   static constexpr bool kHalf = sizeof(typename F::T) == 2;
   static constexpr bool kSums = F::kAdds != Adds::nothing;
   static constexpr bool kHeavy = kHalf && F::kCentered;  // much arithmetic for its bytes
   template <bool kCondition, class A, class B>
   using If = std::conditional_t<kCondition, A, B>;
 
-  using Tiny = Shape<2, warp::kWidth, 1, 2>;
-  using Small = If<kSums, If<kHalf, Shape<2, 1024, 1, 2>, Shape<1, 1024, 1, 1>>,
-                   If<kHeavy, Shape<4, 128, 6, 4>, Shape<2, 256, 4, 2>>>;
-  using Middle =
-      If<kSums, If<kHalf, Small, Shape<2, 1024, 1, 1>>, Shape<4, 512, 2, kHeavy ? 1 : 4>>;
-  using Large = If<kSums, Shape<4, 1024, 1, 1>, Shape<8, 1024, 1, 1, false, kHalf>>;
-  using Longest = If<kSums, Shape<4, 1024, 1, 1, true>, Large>;
-  using Shifted = If<kSums, Shape<2, 1024, 1, 0>, Shape<4, 1024, 1, 1>>;
+  using Tiny = Schedule<2, warp::kWidth, 2>;
+  using Small =
+      If<kSums, If<kHalf, Schedule<2, 1024, 2>, Schedule<1, 1024, 1>>,
+         If<kHeavy, WithBlocks<6, Schedule<4, 128, 4>>, WithBlocks<4, Schedule<2, 256, 2>>>>;
+  using Middle = If<kSums, If<kHalf, Small, Schedule<2, 1024, 1>>,
+                    WithBlocks<2, Schedule<4, 512, kHeavy ? 1 : 4>>>;
+  using Large = If<kSums, Schedule<4, 1024, 1>,
+                   If<kHalf, StayPacked<Schedule<8, 1024, 1>>, Schedule<8, 1024, 1>>>;
+  using Longest = If<kSums, InClusters<Schedule<4, 1024, 1>>, Large>;
+  using Shifted = If<kSums, Schedule<2, 1024, 0>, Schedule<4, 1024, 1>>;
 };
 
 // The blocks that share a row of so many vectors: a power of two.
@@ -44,7 +46,7 @@ std::int64_t blocks_of_row(std::int64_t vectors) {
   return blocks;
 }
 
-// Whether a row of so many vectors fits into shape S.
+// Whether a row of so many vectors fits into schedule S.
 template <class S>
 bool fits(std::int64_t vectors) {
   constexpr std::int64_t kMostBlocks = 8;
@@ -65,7 +67,7 @@ Constants<A> constants_of(const Norm& call) {
           static_cast<A>(call.eps)};
 }
 
-template <class F, class S, Rows kRows>
+template <class F, class S, RowLayout kLayout>
 gpu::Status launch_rows(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
   using T = typename F::T;
   const std::int64_t vectors = call.cols / kLanes<T>;
@@ -75,7 +77,7 @@ gpu::Status launch_rows(const Norm& call, const NormTensors& tensors, gpu::Strea
                                     : row_block(std::max<std::int64_t>(threads, warp::kWidth), 1);
   const std::int64_t blocks = block.blocks(call.rows) * cluster;
   if (blocks > gpu::kMostBlocks) return gpu::kInvalidValue;
-  return overlap::launch_clusters(&row_kernel<F, S, kRows>, dim3(static_cast<unsigned>(blocks)),
+  return overlap::launch_clusters(&row_kernel<F, S, kLayout>, dim3(static_cast<unsigned>(blocks)),
                                   block.dim(), static_cast<unsigned>(cluster), stream,
                                   typed<T>(tensors), call.rows, static_cast<int>(call.cols),
                                   constants_of<float>(call));
@@ -92,7 +94,7 @@ gpu::Status launch_in_clusters(const Norm& call, int inputs, Kernel whole, Kerne
                              stream, arguments..., layout.held);
 }
 
-// The block of a kernel for rows of any length, with shape S.
+// The block of a kernel for rows of any length, with schedule S.
 template <class T, class S>
 RowBlock any_block(const Norm& call) {
   constexpr std::int64_t V = kLanes<T>, kLeast = 2 * V, kMost = S::kMost;
@@ -120,12 +122,12 @@ inline bool can_use_clusters(const Norm& call) {
   return is_narrow(call.cols) && gpu::has_clusters();
 }
 
-// Whether rows lie there: where they fit into no shape, and where that was measured to be faster
+// Whether rows lie there: where they fit into no schedule, and where that was measured to be faster
 // (H100, H200). A layer norm reads what a cluster cannot hold three times, the general kernel
 // twice.
 template <class F>
 bool in_clusters(const Norm& call) {
-  using By = Shapes<F>;
+  using By = Schedules<F>;
   constexpr std::int64_t V = kLanes<typename F::T>, kLong = 8192, kInputs = By::kSums ? 2 : 1;
   const std::int64_t vectors = call.cols / V, bytes = vectors * kVectorBytes * kInputs;
   const bool fit =
@@ -136,11 +138,11 @@ bool in_clusters(const Norm& call) {
   return !fit && !(F::kCentered && bytes > row_cluster::kMostBytes) && can_use_clusters(call);
 }
 
-// Uses the first shape that the row fits.
+// Uses the first schedule that the row fits.
 template <class F, class S, class... Longer>
 gpu::Status launch_whole(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
   if (fits<S>(call.cols / kLanes<typename F::T>)) {
-    return launch_rows<F, S, Rows::whole>(call, tensors, stream);
+    return launch_rows<F, S, RowLayout::whole>(call, tensors, stream);
   }
   if constexpr (sizeof...(Longer) > 0) {
     return launch_whole<F, Longer...>(call, tensors, stream);
@@ -151,14 +153,14 @@ gpu::Status launch_whole(const Norm& call, const NormTensors& tensors, gpu::Stre
 
 template <class F>
 gpu::Status launch_norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
-  using By = Shapes<F>;
+  using By = Schedules<F>;
   using T = typename F::T;
   constexpr int V = kLanes<T>;
   if (in_clusters<F>(call)) {
     return launch_in_clusters<T>(call, F::kAdds == Adds::nothing ? 1 : 2,
-                                 &norm_cluster_kernel<F, Rows::whole>,
-                                 &norm_cluster_kernel<F, Rows::shifted>, stream, typed<T>(tensors),
-                                 call.cols, constants_of<float>(call));
+                                 &norm_cluster_kernel<F, RowLayout::whole>,
+                                 &norm_cluster_kernel<F, RowLayout::shifted>, stream,
+                                 typed<T>(tensors), call.cols, constants_of<float>(call));
   }
   if (call.cols % V == 0) {
     return launch_whole<F, typename By::Tiny, typename By::Small, typename By::Middle,
@@ -167,7 +169,7 @@ gpu::Status launch_norm(const Norm& call, const NormTensors& tensors, gpu::Strea
   const std::int64_t vectors = call.cols / V;
   return fits<typename By::Tiny>(vectors) || !fits<typename By::Shifted>(vectors)
              ? general_norm(call, tensors, stream)
-             : launch_rows<F, typename By::Shifted, Rows::shifted>(call, tensors, stream);
+             : launch_rows<F, typename By::Shifted, RowLayout::shifted>(call, tensors, stream);
 }
 
 // Takes every type except float64.
@@ -176,7 +178,7 @@ gpu::Status launch_norm(const Norm& call, const NormTensors& tensors, gpu::Strea
   return with_type(call.dtype, [&](auto type) {
     using T = typename decltype(type)::T;
     if constexpr (sizeof(T) < sizeof(double)) {
-      return launch_norm<Form<T, kCentered, kAdds>>(call, tensors, stream);
+      return launch_norm<Formula<T, kCentered, kAdds>>(call, tensors, stream);
     } else {
       return general_norm(call, tensors, stream);
     }

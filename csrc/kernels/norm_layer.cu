@@ -1,3 +1,5 @@
+// The layer norm, y = (s - mean) / sqrt(variance + eps) gamma + beta, of each row s of x, or of
+// x + bias + residual: [rows, cols]. A file of its own, so that compilers run side by side.
 #include "kernels/norm_launch.cuh"
 
 namespace fusedops::kernels::norm_detail {

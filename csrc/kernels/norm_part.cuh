@@ -10,16 +10,16 @@ namespace fusedops::kernels::norm_detail {
 
 // Where the thread's elements lie: at vectors `thread`, `thread + threads` and so on, counted from
 // vector `start` of the row.
-template <class T, Rows kRows>
-struct Place {
+template <class T, RowLayout kLayout>
+struct RowSlice {
   static constexpr int V = kLanes<T>;
-  static constexpr bool kWhole = kRows == Rows::whole;
+  static constexpr bool kWhole = kLayout == RowLayout::whole;
   std::int64_t row;  // index of the row's first element
   Span span;
   std::int64_t start = 0;
   unsigned threads, thread;
 
-  FUSEDOPS_DEVICE Place(std::int64_t index, std::int64_t cols)
+  FUSEDOPS_DEVICE RowSlice(std::int64_t index, std::int64_t cols)
       : row(index * cols),
         span(kWhole ? whole_span<V>(cols) : span_of<V>(index, cols)),
         threads(blockDim.x),
@@ -35,7 +35,7 @@ struct Place {
   // Whether vector k is skipped. If rows have vectors, a thread without vector k reads the row's
   // last vector again instead of skipping it: without branches the compiler keeps all loads in
   // flight.
-  FUSEDOPS_DEVICE bool skips(int k) const { return kRows == Rows::any && !has(k); }
+  FUSEDOPS_DEVICE bool skips(int k) const { return kLayout == RowLayout::any && !has(k); }
   // Vector k of the thread in a [rows, cols] tensor (of_row) and in a [cols] tensor (of_columns).
   template <class Element>
   FUSEDOPS_DEVICE Element* of_row(Element* data, int k) const {
@@ -56,6 +56,9 @@ struct Place {
                     static_cast<unsigned>(span.head * sizeof(T)));
     }
   }
+  FUSEDOPS_DEVICE Vector<T> columns(const T* data, unsigned v) const {
+    return columns(data + std::int64_t{v} * V);
+  }
   FUSEDOPS_DEVICE bool has_edge() const {
     return !kWhole && start == 0 && thread < static_cast<unsigned>(span.edges);
   }
@@ -69,7 +72,7 @@ struct Place {
   FUSEDOPS_DEVICE Element* vector_at(Element* data, int k) const {
     using Byte = std::conditional_t<std::is_const_v<Element>, const char, char>;
     unsigned vector = thread + k * threads;
-    if (kRows != Rows::any) vector = min(vector, static_cast<unsigned>(span.vectors) - 1);
+    if (kLayout != RowLayout::any) vector = min(vector, static_cast<unsigned>(span.vectors) - 1);
     return reinterpret_cast<Element*>(reinterpret_cast<Byte*>(data + start * V) +
                                       vector * unsigned{kVectorBytes});
   }
@@ -101,10 +104,10 @@ struct Prefetched {
 };
 
 // The inputs of the sum, as loaded.
-template <class F, class S, Rows kRows>
+template <class F, class S, RowLayout kLayout>
 struct Loads {
   using T = typename F::T;
-  using P = Place<T, kRows>;
+  using P = RowSlice<T, kLayout>;
   Vector<T> x[S::kVectors];
   Vector<T> residual[F::kAdds == Adds::nothing ? 1 : S::kVectors];
   Prefetched<S, Vector<T>> bias;
@@ -136,10 +139,10 @@ struct Loads {
 };
 
 // gamma and beta of the thread's columns, as loaded.
-template <class F, class S, Rows kRows>
+template <class F, class S, RowLayout kLayout>
 struct Gains {
   using T = typename F::T;
-  using P = Place<T, kRows>;
+  using P = RowSlice<T, kLayout>;
   struct Gain {
     Vector<T> gamma, beta;
   };
@@ -193,7 +196,7 @@ struct RegisterVector<T, true> {
 };
 
 template <class F, class S>
-struct Part {
+struct RegisterRow {
   using T = typename F::T;
   RegisterVector<T, S::kPacked> vector[S::kVectors];
   Accumulator<T> edge;  // an element outside the whole vectors
@@ -206,9 +209,10 @@ struct Part {
 };
 
 // Adds up the loaded inputs. Stores the sum in `sum` unless that is null.
-template <class F, class S, Rows kRows>
-FUSEDOPS_DEVICE void take(Part<F, S>& part, Loads<F, S, kRows>& in, const Tensors<typename F::T>& t,
-                          const Place<typename F::T, kRows>& p, typename F::T* sum) {
+template <class F, class S, RowLayout kLayout>
+FUSEDOPS_DEVICE void take(RegisterRow<F, S>& part, Loads<F, S, kLayout>& in,
+                          const Tensors<typename F::T>& t,
+                          const RowSlice<typename F::T, kLayout>& p, typename F::T* sum) {
   using T = typename F::T;
   using A = Accumulator<T>;
   constexpr int V = kLanes<T>;
@@ -242,9 +246,10 @@ FUSEDOPS_DEVICE void take(Part<F, S>& part, Loads<F, S, kRows>& in, const Tensor
 }
 
 // The sum over the thread's elements of `of(element)`.
-template <class F, class S, Rows kRows, class Of>
-FUSEDOPS_DEVICE Accumulator<typename F::T> sum_of(const Part<F, S>& part,
-                                                  const Place<typename F::T, kRows>& p, Of of) {
+template <class F, class S, RowLayout kLayout, class Of>
+FUSEDOPS_DEVICE Accumulator<typename F::T> sum_of(const RegisterRow<F, S>& part,
+                                                  const RowSlice<typename F::T, kLayout>& p,
+                                                  Of of) {
   using A = Accumulator<typename F::T>;
   constexpr int V = kLanes<typename F::T>;
   A sum = p.has_edge() ? of(part.edge) : 0;
@@ -265,10 +270,10 @@ FUSEDOPS_DEVICE Accumulator<typename F::T> sum_of(const Part<F, S>& part,
 }
 
 // gains.start() must have been called.
-template <class F, class S, Rows kRows, class A>
-FUSEDOPS_DEVICE void write(const Part<F, S>& part, const Scale<A>& by,
-                           const Tensors<typename F::T>& t, Gains<F, S, kRows>& gains,
-                           const Place<typename F::T, kRows>& p) {
+template <class F, class S, RowLayout kLayout, class A>
+FUSEDOPS_DEVICE void write(const RegisterRow<F, S>& part, const Scale<A>& by,
+                           const Tensors<typename F::T>& t, Gains<F, S, kLayout>& gains,
+                           const RowSlice<typename F::T, kLayout>& p) {
   using T = typename F::T;
   constexpr int V = kLanes<T>;
 #pragma unroll

@@ -1,3 +1,5 @@
+// The RMS norm, y = s / sqrt(mean of squares + eps) gamma, of each row s of x, or of x + residual:
+// [rows, cols]. A file of its own, so that compilers run side by side.
 #include "kernels/norm_launch.cuh"
 
 namespace fusedops::kernels::norm_detail {

@@ -81,20 +81,9 @@ struct Neighbours {
     return lanes;
   }
 
-  // Whether read() can read them at once.
-  FUSEDOPS_DEVICE static bool aligned(const M* data) {
-    return reinterpret_cast<std::uintptr_t>(data) % kAlignment == 0;
-  }
+  // `data` must be aligned for all of them together.
   FUSEDOPS_DEVICE static Neighbours read(const M* __restrict__ data) {
     return {*reinterpret_cast<const Units*>(data)};
-  }
-  FUSEDOPS_DEVICE static Neighbours read_one_by_one(const M* __restrict__ data) {
-    Lanes lanes;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) lanes.each[i] = data[i];
-    Neighbours out;
-    memcpy(&out.units, &lanes, kBytes);
-    return out;
   }
 };
 

@@ -1,3 +1,8 @@
+// Sums of [rows, cols] matrices and [cols] rows, element by element:
+//   bias_residual      out = x + bias + residual
+//   residual_add_bias  out = hidden + a attention + s (residual + final_bias + attention_bias)
+//   moe_res_matmul     out = output coef2 + residual coef1
+// The loads and stores are rows_map.cuh's.
 #include "kernels/residual.h"
 #include "kernels/rows_map.cuh"
 #include "kernels/vector.cuh"

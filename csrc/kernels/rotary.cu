@@ -1,3 +1,7 @@
+// Rotates pairs (a, b) of a head's elements by an angle w = position theta^(-2i / rotary_dim):
+//   a' = a cos w - b sin w, b' = b cos w + a sin w
+// in q and k, [batch, tokens, heads, head_dim] at any strides. Here is the choice of the pieces
+// that a thread loads at once; the kernel is rotary.cuh's.
 #include <algorithm>
 
 #include "kernels/rotary.cuh"
@@ -30,8 +34,8 @@ inline bool in_pieces(const Rotary& call, int lanes) {
 }
 
 // The layout for pieces of `lanes` elements.
-inline Layout layout_of(const Rotary& call, int lanes) {
-  Layout l{};
+inline RotaryLayout layout_of(const Rotary& call, int lanes) {
+  RotaryLayout l{};
   const RotarySide* const sides[2] = {&call.q, &call.k};
   for (int i = 0; i < 2; ++i) {
     const RotarySide& side = *sides[i];
@@ -60,14 +64,9 @@ inline Layout layout_of(const Rotary& call, int lanes) {
   return l;
 }
 
-struct Shape {
-  dim3 grid;
-  dim3 block;
-};
-
 // As few blocks as hold a position's heads, in equal parts; several positions in a block if their
 // heads are few.
-inline Shape shape_of(const Layout& l, int heads_in_flight) {
+inline overlap::Blocks blocks_of(const RotaryLayout& l, int heads_in_flight) {
   const std::int64_t across = ceil_div(l.units, kMostSlots);
   const std::int64_t x = ceil_div(l.units, across);
   const std::int64_t down = ceil_div(l.heads, kMostThreads / x * heads_in_flight);
@@ -84,9 +83,8 @@ gpu::Status launch(const Rotary& call, gpu::Stream stream) {
   // Pieces of one element are paired by the layout alone.
   const auto kernel = V > 1 && call.interleaved ? &rotary_kernel<T, V, V != 1, kHeads>
                                                 : &rotary_kernel<T, V, false, kHeads>;
-  const Layout l = layout_of(call, V);
-  const Shape shape = shape_of(l, kHeads);
-  return overlap::launch(kernel, shape.grid, shape.block, stream, l, Divisor(call.tokens));
+  const RotaryLayout l = layout_of(call, V);
+  return overlap::launch(kernel, blocks_of(l, kHeads), stream, l, Divisor(call.tokens));
 }
 
 // Uses pieces of 16 bytes if everything is aligned to them; else of 4 bytes, which suit 16-bit

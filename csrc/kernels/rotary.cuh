@@ -113,7 +113,7 @@ struct Heads {
 
 // The layout of a launch. If elements past rotary_dim are copied, the last units of a head copy
 // them.
-struct Layout {
+struct RotaryLayout {
   Heads<const void> from[2];  // q, then k
   Heads<void> to[2];
   unsigned heads_q;
@@ -142,14 +142,14 @@ FUSEDOPS_DEVICE std::int64_t position_of(const Positions& at, unsigned sequence,
 
 // Where the heads of a token lie. The heads of q and of k are numbered together.
 template <class E>
-struct Token {
+struct TokenHeads {
   E* start[2];
   std::int64_t step[2];
   unsigned heads_q;
 
   template <class Void>
-  FUSEDOPS_DEVICE Token(const Heads<Void> (&sides)[2], unsigned heads_q, unsigned sequence,
-                        unsigned token)
+  FUSEDOPS_DEVICE TokenHeads(const Heads<Void> (&sides)[2], unsigned heads_q, unsigned sequence,
+                             unsigned token)
       : heads_q(heads_q) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -179,7 +179,7 @@ FUSEDOPS_DEVICE bool is_among_first() {
 // bytes in flight are not faster.
 template <class T, int V, bool kInterleaved, int kHeads>
 __global__ void __launch_bounds__(kMostThreads, FUSEDOPS_FULL_SM(2 * kMostThreads))
-    rotary_kernel(const Layout l, const Divisor tokens) {
+    rotary_kernel(const RotaryLayout l, const Divisor tokens) {
   using A = Accumulator<T>;
   using P = Piece<T, V>;
   constexpr int kTogether = V == 1 ? 1 : kVectorBytes / static_cast<int>(sizeof(Rotation<A>));
@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(kMostThreads, FUSEDOPS_FULL_SM(2 * kMostThread
     memcpy(&rotation, &angle, sizeof(angle));
   });
 
-  const Token<const T> from(l.from, l.heads_q, sequence, token);
+  const TokenHeads<const T> from(l.from, l.heads_q, sequence, token);
   if (sizeof(P) == kVectorBytes && is_among_first()) {
 #pragma unroll 1
     for (int k = 0; k < kHeads; ++k) {
@@ -239,7 +239,7 @@ __global__ void __launch_bounds__(kMostThreads, FUSEDOPS_FULL_SM(2 * kMostThread
     rotation = rotation_by<A>(l.direction * position_of(l.at, sequence, token) * angle);
   });
   __syncthreads();
-  const Token<T> to(l.to, l.heads_q, sequence, token);
+  const TokenHeads<T> to(l.to, l.heads_q, sequence, token);
 #pragma unroll
   for (int k = 0; k < kHeads; ++k) {
     const unsigned head = first_head + k * blockDim.y;

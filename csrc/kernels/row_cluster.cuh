@@ -25,7 +25,7 @@ constexpr std::int64_t kKiB = 1024;
 constexpr std::int64_t kMostBytes = 3 * kKiB * kKiB;
 
 // How rows lie in clusters. It depends on their length alone.
-struct Layout {
+struct ClusterLayout {
   unsigned cluster = 0;  // blocks that share a row
   unsigned threads = 0;  // of a block
   unsigned held = 0;     // vectors of a thread, of each input, in shared memory
@@ -34,7 +34,7 @@ struct Layout {
 
 // The layout of rows of `vectors` vectors, of each of `inputs` tensors. A block takes `wanted`
 // bytes of a row if a cluster may have so many blocks.
-inline Layout layout(std::int64_t vectors, int inputs, std::int64_t wanted) {
+inline ClusterLayout layout(std::int64_t vectors, int inputs, std::int64_t wanted) {
   constexpr std::int64_t kMost = 110 * kKiB;  // of a block; two blocks of a multiprocessor
   const std::int64_t row = vectors * kVectorBytes * inputs;
   std::int64_t blocks = 1;
@@ -50,19 +50,19 @@ inline Layout layout(std::int64_t vectors, int inputs, std::int64_t wanted) {
 // of the row. The first `held` lie in places of shared memory that no other thread touches, so a
 // thread waits for its own copies alone.
 template <int kInputs>
-class Part {
+class ClusterRow {
  public:
-  using Vectors = Packed[kInputs];       // one of each input
-  using Rows = const Packed* [kInputs];  // the first vectors of the row
+  using OfInputs = Packed[kInputs];        // one of each input
+  using Starts = const Packed* [kInputs];  // the first vectors of the row
 
   const unsigned own = cluster::rank() * blockDim.x + threadIdx.x;
   const unsigned all = cluster::size() * blockDim.x;
 
-  FUSEDOPS_DEVICE Part(Packed* places, unsigned held, unsigned vectors)
+  FUSEDOPS_DEVICE ClusterRow(Packed* places, unsigned held, unsigned vectors)
       : places_(places + threadIdx.x), vectors_(vectors), end_(min(vectors, own + held * all)) {}
 
   // Starts to copy the vectors that are held.
-  FUSEDOPS_DEVICE void start(const Rows& rows) const {
+  FUSEDOPS_DEVICE void start(const Starts& rows) const {
     Packed* place = places_;
 #pragma unroll 4
     for (unsigned v = own; v < end_; v += all) {
@@ -79,26 +79,28 @@ class Part {
   // on, to start what take() needs beside them. The first pass waits for the copies; vectors that
   // are not held come before them. With kKeeps, what take() makes of `of` is left in shared memory.
   template <int kBatch, bool kKeeps, class Ask, class Take>
-  FUSEDOPS_DEVICE void first_pass(const Rows& rows, const Ask& ask, const Take& take) const {
+  FUSEDOPS_DEVICE void first_pass(const Starts& rows, const Ask& ask, const Take& take) const {
     others(rows, ask, take);
     async_copy::wait_group(0);
     held<kBatch, kKeeps>(ask, take);
   }
   template <int kBatch, class Ask, class Take>
-  FUSEDOPS_DEVICE void next_pass(const Rows& rows, const Ask& ask, const Take& take) const {
+  FUSEDOPS_DEVICE void next_pass(const Starts& rows, const Ask& ask, const Take& take) const {
     held<kBatch, false>(ask, take);
     others(rows, ask, take);
   }
   // The same for a take() that needs nothing beside them, take(v, of).
   template <class Take>
-  FUSEDOPS_DEVICE void first_pass(const Rows& rows, const Take& take) const {
+  FUSEDOPS_DEVICE void first_pass(const Starts& rows, const Take& take) const {
     first_pass<2, false>(
-        rows, [](unsigned, int) {}, [&](unsigned v, const Vectors& of, bool, int) { take(v, of); });
+        rows, [](unsigned, int) {},
+        [&](unsigned v, const OfInputs& of, bool, int) { take(v, of); });
   }
   template <class Take>
-  FUSEDOPS_DEVICE void next_pass(const Rows& rows, const Take& take) const {
+  FUSEDOPS_DEVICE void next_pass(const Starts& rows, const Take& take) const {
     next_pass<2>(
-        rows, [](unsigned, int) {}, [&](unsigned v, const Vectors& of, bool, int) { take(v, of); });
+        rows, [](unsigned, int) {},
+        [&](unsigned v, const OfInputs& of, bool, int) { take(v, of); });
   }
 
  private:
@@ -113,7 +115,7 @@ class Part {
 #pragma unroll
       for (int j = 0; j < kBatch; ++j, place += kInputs * blockDim.x) {
         if (v + j * all >= end_) break;
-        Vectors of;
+        OfInputs of;
 #pragma unroll
         for (int i = 0; i < kInputs; ++i) of[i] = place[i * blockDim.x];
         take(v + j * all, of, true, j);
@@ -125,12 +127,12 @@ class Part {
     }
   }
   template <class Ask, class Take>
-  FUSEDOPS_DEVICE void others(const Rows& rows, const Ask& ask, const Take& take) const {
+  FUSEDOPS_DEVICE void others(const Starts& rows, const Ask& ask, const Take& take) const {
     // The first vector of the thread that is not held.
     unsigned v = end_ > own ? own + (end_ - own + all - 1) / all * all : own;
 #pragma unroll 2
     for (; v < vectors_; v += all) {
-      Vectors of;
+      OfInputs of;
 #pragma unroll
       for (int i = 0; i < kInputs; ++i) of[i] = rows[i][v];
       ask(v, 0);
@@ -178,7 +180,7 @@ FUSEDOPS_DEVICE void sum_of_row(float (&values)[kCount], Room<kCount>& room) {
 
 // Launches a kernel that has a cluster for each of `rows` rows.
 template <class... Parameters, class... Arguments>
-gpu::Status launch(void (*kernel)(Parameters...), std::int64_t rows, const Layout& layout,
+gpu::Status launch(void (*kernel)(Parameters...), std::int64_t rows, const ClusterLayout& layout,
                    gpu::Stream stream, Arguments... arguments) {
   if (rows > gpu::kMostBlocks / layout.cluster) return gpu::kInvalidValue;
   gpu::Status status = gpu::allow_shared(kernel, static_cast<int>(layout.shared));

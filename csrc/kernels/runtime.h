@@ -11,7 +11,7 @@ namespace fusedops::kernels {
 const char* describe(gpu::Status status);
 
 // Makes a GPU the calling thread's current one. `before` is set to the one that was.
-gpu::Status make_current(int gpu, int& before);
+gpu::Status make_current(int number, int& before);
 
 // Whether the stream's work is being captured into a graph, so that nothing may be waited for.
 gpu::Status is_capturing(gpu::Stream stream, bool& capturing);

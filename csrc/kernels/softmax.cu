@@ -1,3 +1,7 @@
+// y = softmax(scale scores + alibi + mask) over the keys: scores and y are [batch, heads, queries,
+// keys]. Here is the choice between kernels: rows in registers (softmax_resident.cuh), the next row
+// on its way meanwhile (softmax_prefetched.cuh), long rows in clusters (softmax_cluster.cuh), and
+// any others (softmax_streamed.cu).
 #include <algorithm>
 
 #include "kernels/softmax_cluster.cuh"
@@ -13,15 +17,15 @@ constexpr std::int64_t kMostKeys = 1 << 15;  // of a block
 // The layout of a long row in a cluster. Others have no blocks: short ones, those of GPUs without
 // clusters, and those of calls that would leave most of the GPU idle, which lie in the L2 cache,
 // where a second read is cheap.
-inline row_cluster::Layout cluster_of(const Softmax& call) {
+inline row_cluster::ClusterLayout cluster_of(const Softmax& call) {
   constexpr std::int64_t kLeast = 64;  // blocks; measured (H100)
   constexpr std::int64_t kBlock = 32 * row_cluster::kKiB;
   if (call.keys <= kMostKeys || !is_narrow(call.keys) || !gpu::has_clusters()) return {};
   const std::int64_t size = element_size(call.dtype), lanes = kVectorBytes / size;
   if (call.keys * size > row_cluster::kMostBytes) return {};
-  const row_cluster::Layout layout = row_cluster::layout(call.keys / lanes, 1, kBlock);
+  const row_cluster::ClusterLayout layout = row_cluster::layout(call.keys / lanes, 1, kBlock);
   const std::int64_t blocks = call.rows() * layout.cluster;
-  return blocks >= kLeast && blocks <= gpu::kMostBlocks ? layout : row_cluster::Layout{};
+  return blocks >= kLeast && blocks <= gpu::kMostBlocks ? layout : row_cluster::ClusterLayout{};
 }
 
 // How many heads the same threads compute one after another, because they share a mask's row. Only
@@ -54,11 +58,11 @@ inline bool fits(const Softmax& call) {
 }
 
 template <class T>
-Form form_of(const Softmax& call) {
-  if (is_plain(call)) return call.causal || call.window > 0 ? Form::ragged : Form::plain;
+Masking masking_of(const Softmax& call) {
+  if (is_plain(call)) return call.causal || call.window > 0 ? Masking::ragged : Masking::plain;
   const ScoreBias& mask = call.mask;
   if (mask.type == ScoreBias::Type::none) {
-    return call.keys % kLanes<T> == 0 ? Form::boolean : Form::any;
+    return call.keys % kLanes<T> == 0 ? Masking::boolean : Masking::any;
   }
   const bool like = mask.type == ScoreBias::Type::like_scores;
   const bool boolean = mask.type == ScoreBias::Type::boolean;
@@ -67,97 +71,94 @@ Form form_of(const Softmax& call) {
   const bool in_line = reinterpret_cast<std::uintptr_t>(mask.data) % (at_once * size) == 0 &&
                        (mask.batch | mask.head | mask.query) % at_once == 0 &&
                        call.keys % kLanes<T> == 0;
-  if (!in_line) return Form::any;
-  return boolean ? Form::boolean : like ? Form::like_scores : Form::float32;
+  if (!in_line) return Masking::any;
+  return boolean ? Masking::boolean : like ? Masking::like_scores : Masking::float32;
 }
 
-// 4 vectors a thread are fastest where a multiprocessor holds several blocks. At 16 bits, masks and
-// alibi leave no registers for more, because they are added in float32. With 8, a multiprocessor
-// has room for a second row of 32 Ki keys.
 template <class T>
 struct Choice {
-  Kernel<T> kernel;
+  SoftmaxKernel<T> kernel;
   int vectors;  // vectors of a thread
 };
 
 template <class T>
-Choice<T> choose(const Softmax& call, Form form) {
-  using Short = Shape<4, 1024>;
-  using Long = std::conditional_t<sizeof(T) == 4, Shape<8, 1024>, Shape<8, 512, true, 2>>;
-  if (form > Form::ragged) {
+Choice<T> choose(const Softmax& call, Masking masking) {
+  using Short = ShortRows;
+  using Long = LongRows<T>;
+  if (masking > Masking::ragged) {
     if constexpr (sizeof(T) == 4) {
       if (call.keys > kMostKeys / 2) {
-        return {form == Form::like_scores ? &softmax_kernel<T, Long, Form::like_scores>
-                                          : &softmax_kernel<T, Long, Form::any>,
+        return {masking == Masking::like_scores ? &softmax_kernel<T, Long, Masking::like_scores>
+                                                : &softmax_kernel<T, Long, Masking::any>,
                 8};
       }
     }
-    return {&softmax_kernel<T, Short, Form::any>, 4};
+    return {&softmax_kernel<T, Short, Masking::any>, 4};
   }
   constexpr std::int64_t kShort = 4096, kFew = 256;
   constexpr std::int64_t kMostOfShort = std::int64_t{Short::kMost} * Short::kVectors * kLanes<T>;
   if (call.keys > (call.rows() > kFew ? kShort : kMostOfShort)) {
-    return {&softmax_kernel<T, Long, Form::ragged>, 8};
+    return {&softmax_kernel<T, Long, Masking::ragged>, 8};
   }
-  return {form == Form::plain ? &softmax_kernel<T, Short, Form::plain>
-                              : &softmax_kernel<T, Short, Form::ragged>,
+  return {masking == Masking::plain ? &softmax_kernel<T, Short, Masking::plain>
+                                    : &softmax_kernel<T, Short, Masking::ragged>,
           4};
 }
 
 template <class T>
-gpu::Status launch_resident(const Softmax& call, Form form, void* y, const void* scores,
+gpu::Status launch_resident(const Softmax& call, Masking masking, void* y, const void* scores,
                             gpu::Stream stream) {
-  const Choice<T> choice = choose<T>(call, form);
+  const Choice<T> choice = choose<T>(call, masking);
   const RowBlock block = block_of<T>(call, choice.vectors);
-  const Job job = job_of(call, shares_mask(call), together(call));
-  const std::int64_t units = call.rows() / job.together;
+  const SoftmaxParams params = params_of(call, shares_mask(call), together(call));
+  const std::int64_t units = call.rows() / params.together;
   return overlap::launch(choice.kernel, block.blocks(units), block.dim(), stream,
                          static_cast<T*>(y), static_cast<const T*>(scores),
-                         static_cast<unsigned>(units), job);
+                         static_cast<unsigned>(units), params);
 }
 
 template <class T>
-gpu::Status launch_in_clusters(const Softmax& call, const row_cluster::Layout& layout, Form form,
-                               void* y, const void* scores, gpu::Stream stream) {
-  const Job job = job_of(call, shares_mask(call), 1);
+gpu::Status launch_in_clusters(const Softmax& call, const row_cluster::ClusterLayout& layout,
+                               Masking masking, void* y, const void* scores, gpu::Stream stream) {
+  const SoftmaxParams params = params_of(call, shares_mask(call), 1);
   const auto with = [&](auto kernel) {
     return row_cluster::launch(kernel, call.rows(), layout, stream, static_cast<T*>(y),
-                               static_cast<const T*>(scores), job, layout.held);
+                               static_cast<const T*>(scores), params, layout.held);
   };
-  switch (form) {
-    case Form::plain:
-    case Form::ragged:
-      return with(&softmax_cluster_kernel<T, Form::ragged>);
-    case Form::any:
-      return with(&softmax_cluster_kernel<T, Form::any>);
-    case Form::boolean:
-      return with(&softmax_cluster_kernel<T, Form::boolean>);
-    case Form::float32:
-      if constexpr (sizeof(T) == 2) return with(&softmax_cluster_kernel<T, Form::float32>);
+  switch (masking) {
+    case Masking::plain:
+    case Masking::ragged:
+      return with(&softmax_cluster_kernel<T, Masking::ragged>);
+    case Masking::any:
+      return with(&softmax_cluster_kernel<T, Masking::any>);
+    case Masking::boolean:
+      return with(&softmax_cluster_kernel<T, Masking::boolean>);
+    case Masking::float32:
+      if constexpr (sizeof(T) == 2) return with(&softmax_cluster_kernel<T, Masking::float32>);
       [[fallthrough]];
-    case Form::like_scores:
-      return with(&softmax_cluster_kernel<T, Form::like_scores>);
+    case Masking::like_scores:
+      return with(&softmax_cluster_kernel<T, Masking::like_scores>);
   }
   return gpu::kInvalidValue;
 }
 
 template <class T>
 gpu::Status launch_softmax(const Softmax& call, void* y, const void* scores, gpu::Stream stream) {
-  const Form form = form_of<T>(call);
-  const row_cluster::Layout layout = cluster_of(call);
-  if (layout.cluster > 0) return launch_in_clusters<T>(call, layout, form, y, scores, stream);
-  if (form > Form::ragged && form < Form::any) {
-    const Prefetched<T> prefetched = prefetched_for<T>(call, form);
+  const Masking masking = masking_of<T>(call);
+  const row_cluster::ClusterLayout layout = cluster_of(call);
+  if (layout.cluster > 0) return launch_in_clusters<T>(call, layout, masking, y, scores, stream);
+  if (masking > Masking::ragged && masking < Masking::any) {
+    const PrefetchedKernel<T> prefetched = prefetched_for<T>(call, masking);
     int room = 0, processors = 0;
     gpu::Status status = gpu::shared_memory(1, room);
     if (status == gpu::kSuccess) status = gpu::multiprocessors(processors);
     if (status != gpu::kSuccess) return status;
-    if (prefetched.block.threads <= Shape<4, 1024>::kMost && prefetched.shared <= room) {
-      const unsigned run = run_of<T>(call, form, prefetched.block.threads, processors);
-      return launch_prefetched(call, prefetched, form, run, y, scores, stream);
+    if (prefetched.block.threads <= ShortRows::kMost && prefetched.shared <= room) {
+      const unsigned run = run_of<T>(call, masking, prefetched.block.threads, processors);
+      return launch_prefetched(call, prefetched, masking, run, y, scores, stream);
     }
   }
-  return launch_resident<T>(call, form, y, scores, stream);
+  return launch_resident<T>(call, masking, y, scores, stream);
 }
 
 }  // namespace softmax_detail

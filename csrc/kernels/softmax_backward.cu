@@ -1,3 +1,5 @@
+// grad_scores = scale y (grad - sum of grad y over the row), all [rows, keys]: the gradient of
+// y = softmax(scale scores). Rows stay in registers, or lie in clusters, or are read twice.
 #include <algorithm>
 
 #include "kernels/packed.cuh"
@@ -42,11 +44,11 @@ FUSEDOPS_DEVICE Packed slope(const Packed& grad, const Packed& y, Accumulator<T>
 
 // Where a row lies in the three tensors.
 template <class T>
-struct Row {
+struct GradientRow {
   SpanOf<std::int64_t> span;
   std::int64_t first;  // index of the row's first element
 
-  FUSEDOPS_DEVICE Row(std::int64_t row, std::int64_t keys)
+  FUSEDOPS_DEVICE GradientRow(std::int64_t row, std::int64_t keys)
       : span(span_of<kLanes<T>>(row, keys)), first(row * keys) {}
 
   // The row's first vector in `data`.
@@ -68,8 +70,8 @@ __global__ void __launch_bounds__(kMostThreads)
   __shared__ float shared[kMostWarps];
   overlap::wait();
   // Threads past the last row compute that row again.
-  const Row<T> row(min(static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y, rows - 1),
-                   keys);
+  const GradientRow<T> row(
+      min(static_cast<std::int64_t>(blockIdx.x) * blockDim.y + threadIdx.y, rows - 1), keys);
   Packed g[kVectors], v[kVectors];
 #pragma unroll
   for (int k = 0; k < kVectors; ++k) {
@@ -104,8 +106,8 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 3)
     __shared__ row_cluster::Room<1> room;
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
     overlap::wait();
-    const Row<T> row(blockIdx.x / cluster::size(), keys);
-    const row_cluster::Part<2> part(places, held, static_cast<unsigned>(row.span.vectors));
+    const GradientRow<T> row(blockIdx.x / cluster::size(), keys);
+    const row_cluster::ClusterRow<2> part(places, held, static_cast<unsigned>(row.span.vectors));
     const Packed* const in[2] = {row.of(grad), row.of(y)};
     part.start(in);
     const bool has_edge = part.own < static_cast<unsigned>(row.span.edges);
@@ -137,7 +139,7 @@ __global__ void __launch_bounds__(kMostThreads)
     std::int64_t number = at;
     fetch::make_opaque(
         number);  // ROCm 5.7's compiler fails on the parity of number x keys from row to row
-    const Row<T> row(number, keys);
+    const GradientRow<T> row(number, keys);
     A dot = row.has_edge() ? widen(grad[row.edge()]) * widen(y[row.edge()]) : 0;
 #pragma unroll 1
     for (std::int64_t v = threadIdx.x; v < row.span.vectors; v += blockDim.x) {

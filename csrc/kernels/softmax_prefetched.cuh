@@ -11,9 +11,10 @@ namespace fusedops::softmax_row {
 
 // The vectors of shared memory that a thread needs for each of its vectors of scores: one for the
 // scores, and those of the mask. A boolean mask is small: it is read when it is needed.
-template <class T, Form kForm>
+template <class T, Masking kMasking>
 constexpr int kPlaces =
-    kForm == Form::boolean ? 1 : 1 + static_cast<int>(sizeof(MaskOf<T, kForm>) / sizeof(T));
+    kMasking == Masking::boolean ? 1
+                                 : 1 + static_cast<int>(sizeof(MaskOf<T, kMasking>) / sizeof(T));
 
 // Sets the scores of dropped keys to -inf.
 template <class T>
@@ -36,34 +37,34 @@ FUSEDOPS_DEVICE void drop(Packed& raw, const Neighbours<bool, kLanes<T>>& keep) 
 // Threads, vectors and the warps' peaks are used as in softmax_resident.cuh. A thread has places of
 // its own in shared memory for its vectors, so it can start to copy the next row as soon as it has
 // this row's scores in registers. A mask stays there while the next rows use the same.
-template <class T, Form kForm>
-class Rows {
-  static constexpr int V = kLanes<T>, kCount = kPlaces<T, kForm>;
-  static constexpr bool kBoolean = kForm == Form::boolean;
-  using M = MaskOf<T, kForm>;
+template <class T, Masking kMasking>
+class PrefetchedRows {
+  static constexpr int V = kLanes<T>, kCount = kPlaces<T, kMasking>;
+  static constexpr bool kBoolean = kMasking == Masking::boolean;
+  using M = MaskOf<T, kMasking>;
   using Masks = Neighbours<M, V>;
 
  public:
   static constexpr int kVectors = 4, kMostThreads = 1024;
 
-  FUSEDOPS_DEVICE Rows(const Job& job, const T* scores, Packed* places)
-      : job_(job), scores_(scores), places_(places + threadIdx.y * blockDim.x) {}
+  FUSEDOPS_DEVICE PrefetchedRows(const SoftmaxParams& params, const T* scores, Packed* places)
+      : params_(params), scores_(scores), places_(places + threadIdx.y * blockDim.x) {}
 
   // Starts to copy row `at`.
   FUSEDOPS_DEVICE void fetch(unsigned at, bool first) {
-    const Place<unsigned> place = job_.place(at);
-    const std::int64_t mask = start(job_.mask, place);
-    const KeyRange<int> seen = job_.visibility.of(static_cast<int>(place.query));
+    const RowIndex<unsigned> index = params_.index(at);
+    const std::int64_t mask = start(params_.mask, index);
+    const KeyRange<int> seen = params_.visibility.of(static_cast<int>(index.query));
     const bool same = !first && mask == mask_ && seen.first == seen_.first && seen.end == seen_.end;
-    row = static_cast<std::int64_t>(job_.row(at, place)) * job_.visibility.keys;
+    row = params_.first(at, index);
     mask_ = mask;
     seen_ = seen;
-    slope_ = job_.alibi.type != ScoreBias::Type::none
-                 ? job_.slopes * slope_of<T>(job_.alibi, place.head)
+    slope_ = params_.alibi.type != ScoreBias::Type::none
+                 ? params_.slopes * slope_of<T>(params_.alibi, index.head)
                  : 0;
     copy<1>(as_packed(scores_ + row), 0);
     if constexpr (!kBoolean) {
-      if (!same) copy<kCount - 1>(as_packed(static_cast<const M*>(job_.mask.data) + mask), 1);
+      if (!same) copy<kCount - 1>(as_packed(static_cast<const M*>(params_.mask.data) + mask), 1);
     }
     async_copy::commit_group();
   }
@@ -72,9 +73,9 @@ class Rows {
   FUSEDOPS_DEVICE void take(float (&z)[kVectors][V]) {
     fetch::make_opaque(thread);
     Masks masks[kVectors];
-    const bool drops = kBoolean && job_.mask.type != ScoreBias::Type::none;
+    const bool drops = kBoolean && params_.mask.type != ScoreBias::Type::none;
     if (drops) {
-      const M* const mask = static_cast<const M*>(job_.mask.data) + mask_;
+      const M* const mask = static_cast<const M*>(params_.mask.data) + mask_;
 #pragma unroll
       for (int k = 0; k < kVectors; ++k) {
         if (is_seen(k)) masks[k] = Masks::read(mask + column(k));
@@ -99,7 +100,7 @@ class Rows {
     Packed* const out = as_packed(y + to);
 #pragma unroll
     for (int k = 0; k < kVectors; ++k) {
-      if (column(k) < job_.visibility.keys) out[thread + k * blockDim.x] = pack(narrow<T>(z[k]));
+      if (column(k) < params_.visibility.keys) out[thread + k * blockDim.x] = pack(narrow<T>(z[k]));
     }
   }
 
@@ -150,7 +151,7 @@ class Rows {
     memcpy(&mask, parts, sizeof(mask));
     const auto lanes = mask.lanes();
 #pragma unroll
-    for (int i = 0; i < V; ++i) z[i] = with_mask(job_.scale, z[i], lanes.each[i]);
+    for (int i = 0; i < V; ++i) z[i] = with_mask(params_.scale, z[i], lanes.each[i]);
   }
 
   // Adds alibi relative to the row's last key, so that the numbers stay small.
@@ -168,7 +169,7 @@ class Rows {
     }
   }
 
-  const Job& job_;
+  const SoftmaxParams& params_;
   const T* scores_;
   Packed* places_;
   std::int64_t mask_ = 0;
@@ -199,17 +200,17 @@ FUSEDOPS_DEVICE float exponentials(float (&z)[kVectors][V], float top, float fac
   return two_to((top - peak.top) * factor) * inverse(peak.sum);
 }
 
-// Each row of threads of a block computes job.together rows, one after another.
-template <class T, Form kForm>
-__global__ void __launch_bounds__((Rows<T, kForm>::kMostThreads))
+// Each row of threads of a block computes params.together rows, one after another.
+template <class T, Masking kMasking>
+__global__ void __launch_bounds__((PrefetchedRows<T, kMasking>::kMostThreads))
     softmax_prefetched_kernel(T* __restrict__ y, const T* __restrict__ scores, unsigned count,
-                              const Job job) {
-  constexpr int kVectors = Rows<T, kForm>::kVectors;
+                              const SoftmaxParams params) {
+  constexpr int kVectors = PrefetchedRows<T, kMasking>::kVectors;
   __shared__ Peak<float> shared[2][kMostWarps];
   FUSEDOPS_DYNAMIC_SHARED(Packed, places);
   overlap::wait();
-  const unsigned first = (blockIdx.x * blockDim.y + threadIdx.y) * job.together;
-  Rows<T, kForm> rows(job, scores, places);
+  const unsigned first = (blockIdx.x * blockDim.y + threadIdx.y) * params.together;
+  PrefetchedRows<T, kMasking> rows(params, scores, places);
   // Threads past the last row compute that row again.
   rows.fetch(min(first, count - 1), true);
 #pragma unroll 1
@@ -222,15 +223,15 @@ __global__ void __launch_bounds__((Rows<T, kForm>::kMostThreads))
       for (const float each : vector) top = fmaxf(top, each);
     }
     const std::int64_t row = rows.row;
-    if (i < job.together) rows.fetch(min(first + i, count - 1), false);
-    const float share = exponentials(z, top, job.factor, shared[i % 2]);
+    if (i < params.together) rows.fetch(min(first + i, count - 1), false);
+    const float share = exponentials(z, top, params.factor, shared[i % 2]);
 #pragma unroll
     for (auto& vector : z) {
 #pragma unroll
       for (float& each : vector) each *= share;
     }
     rows.store(y, row, z);
-    if (i >= job.together) return;
+    if (i >= params.together) return;
   }
 }
 
@@ -243,28 +244,28 @@ constexpr int kAlwaysAllowed =
 
 // The kernel for a call, with its block and its shared memory.
 template <class T>
-struct Prefetched {
-  Kernel<T> kernel;
+struct PrefetchedKernel {
+  SoftmaxKernel<T> kernel;
   RowBlock block;
   int shared;  // bytes
 };
 
-template <class T, Form kForm>
-Prefetched<T> prefetched_form(const Softmax& call) {
-  constexpr int kVectors = Rows<T, kForm>::kVectors, kThreads = 128;
+template <class T, Masking kMasking>
+PrefetchedKernel<T> prefetched_kernel(const Softmax& call) {
+  constexpr int kVectors = PrefetchedRows<T, kMasking>::kVectors, kThreads = 128;
   const RowBlock block =
       row_block(ceil_div(call.keys, std::int64_t{kLanes<T> * kVectors}), kThreads);
-  const std::int64_t places = block.threads * block.rows * kVectors * kPlaces<T, kForm>;
-  return {&softmax_prefetched_kernel<T, kForm>, block, static_cast<int>(places * kVectorBytes)};
+  const std::int64_t places = block.threads * block.rows * kVectors * kPlaces<T, kMasking>;
+  return {&softmax_prefetched_kernel<T, kMasking>, block, static_cast<int>(places * kVectorBytes)};
 }
 
 template <class T>
-Prefetched<T> prefetched_for(const Softmax& call, Form form) {
-  if (form == Form::boolean) return prefetched_form<T, Form::boolean>(call);
+PrefetchedKernel<T> prefetched_for(const Softmax& call, Masking masking) {
+  if (masking == Masking::boolean) return prefetched_kernel<T, Masking::boolean>(call);
   if constexpr (sizeof(T) < sizeof(float)) {
-    if (form == Form::float32) return prefetched_form<T, Form::float32>(call);
+    if (masking == Masking::float32) return prefetched_kernel<T, Masking::float32>(call);
   }
-  return prefetched_form<T, Form::like_scores>(call);
+  return prefetched_kernel<T, Masking::like_scores>(call);
 }
 
 // How many rows the same threads compute one after another. Several, where a multiprocessor holds
@@ -272,21 +273,22 @@ Prefetched<T> prefetched_for(const Softmax& call, Form form) {
 // than the scores, which several rows share. Only as many as leave enough work for all
 // multiprocessors.
 template <class T>
-unsigned run_of(const Softmax& call, Form form, std::int64_t threads, int processors) {
+unsigned run_of(const Softmax& call, Masking masking, std::int64_t threads, int processors) {
   constexpr std::int64_t kThreads = 1024;  // threads of a multiprocessor
-  const bool wide = form == Form::float32 && shares_mask(call);
+  const bool wide = masking == Masking::float32 && shares_mask(call);
   unsigned run = wide ? 8 : threads > kThreads / 2 ? kLanes<T> : threads > kThreads / 4 ? 2 : 1;
   while (run > 1 && call.rows() / run * threads < processors * kThreads * 9 / 10) run /= 2;
   return run;
 }
 
 template <class T>
-gpu::Status launch_prefetched(const Softmax& call, const Prefetched<T>& prefetched, Form form,
-                              unsigned run, void* y, const void* scores, gpu::Stream stream) {
-  Job job = job_of(call, shares_mask(call) && call.mask.query != 0, run);
-  if (form == Form::boolean) {
-    job.factor = static_cast<float>(kLog2E * call.scale);
-    job.slopes = static_cast<float>(1 / call.scale);
+gpu::Status launch_prefetched(const Softmax& call, const PrefetchedKernel<T>& prefetched,
+                              Masking masking, unsigned run, void* y, const void* scores,
+                              gpu::Stream stream) {
+  SoftmaxParams params = params_of(call, shares_mask(call) && call.mask.query != 0, run);
+  if (masking == Masking::boolean) {
+    params.factor = static_cast<float>(kLog2E * call.scale);
+    params.slopes = static_cast<float>(1 / call.scale);
   }
   if (prefetched.shared > kAlwaysAllowed) {
     const gpu::Status status = gpu::allow_shared(prefetched.kernel, prefetched.shared);
@@ -297,7 +299,8 @@ gpu::Status launch_prefetched(const Softmax& call, const Prefetched<T>& prefetch
       prefetched.kernel,
       overlap::Blocks{dim3(static_cast<unsigned>(ceil_div(rows, of_block))), prefetched.block.dim(),
                       1, static_cast<unsigned>(prefetched.shared)},
-      stream, static_cast<T*>(y), static_cast<const T*>(scores), static_cast<unsigned>(rows), job);
+      stream, static_cast<T*>(y), static_cast<const T*>(scores), static_cast<unsigned>(rows),
+      params);
 }
 
 }  // namespace fusedops::kernels::softmax_detail

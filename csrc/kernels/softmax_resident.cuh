@@ -14,7 +14,7 @@ namespace fusedops::softmax_row {
 //
 // Rows are numbered batch by batch, over `outer`, then `inner`. If heads are inside, heads that
 // share a mask's row run together, and that row is read from memory once.
-struct Job {
+struct SoftmaxParams {
   Visibility<int> visibility;
   Divisor inner, outer;  // the numbers of heads and queries
   bool heads_inside;     // `inner` counts heads, `outer` queries; else the other way round
@@ -24,60 +24,84 @@ struct Job {
   float slopes;  // a factor of the slopes
   ScoreBias mask, alibi;
 
-  FUSEDOPS_DEVICE Place<unsigned> place(unsigned at) const {
+  FUSEDOPS_DEVICE RowIndex<unsigned> index(unsigned at) const {
     if (alike) return {0, 0, 0};
     const unsigned rest = inner.quotient(at), in = at - rest * inner.by;
     const unsigned batch = outer.quotient(rest), out = rest - batch * outer.by;
-    return heads_inside ? Place<unsigned>{batch, in, out} : Place<unsigned>{batch, out, in};
+    return heads_inside ? RowIndex<unsigned>{batch, in, out} : RowIndex<unsigned>{batch, out, in};
   }
-  FUSEDOPS_DEVICE unsigned row(unsigned at, const Place<unsigned>& place) const {
-    return heads_inside ? (place.batch * inner.by + place.head) * outer.by + place.query : at;
+  // The index of the row's first score.
+  FUSEDOPS_DEVICE std::int64_t first(unsigned at, const RowIndex<unsigned>& index) const {
+    const unsigned row =
+        heads_inside ? (index.batch * inner.by + index.head) * outer.by + index.query : at;
+    return static_cast<std::int64_t>(row) * visibility.keys;
   }
 };
 
 // What is added to the scores. plain: nothing; ragged: nothing, but queries see different keys.
 // From like_scores on there is a mask of the named type, read in vectors like the scores, and there
-// may be slopes. `boolean` is also the form without a mask. any: a mask that is read element by
+// may be slopes. `boolean` also serves slopes without a mask. any: a mask that is read element by
 // element, or none.
-enum class Form { plain, ragged, like_scores, float32, boolean, any };
+enum class Masking { plain, ragged, like_scores, float32, boolean, any };
 
 // The element type of the mask.
-template <class T, Form kForm>
-using MaskOf = std::conditional_t<kForm == Form::boolean, bool,
-                                  std::conditional_t<kForm == Form::float32, float, T>>;
+template <class T, Masking kMasking>
+using MaskOf = std::conditional_t<kMasking == Masking::boolean, bool,
+                                  std::conditional_t<kMasking == Masking::float32, float, T>>;
+
+template <int V>
+FUSEDOPS_DEVICE float largest(const float (&z)[V]) {
+  float most = z[0];
+#pragma unroll
+  for (int i = 1; i < V; ++i) most = fmaxf(most, z[i]);
+  return most;
+}
+
+template <int V>
+FUSEDOPS_DEVICE float sum_of(const float (&z)[V]) {
+  float sum = 0;
+#pragma unroll
+  for (const float each : z) sum += each;
+  return sum;
+}
+
+template <int V>
+FUSEDOPS_DEVICE void scale(float (&z)[V], float by) {
+#pragma unroll
+  for (float& each : z) each *= by;
+}
 
 // What is added to one row, whose vectors begin `head` keys after the first visible key. With
 // kAround a mask that starts anywhere is read in the vectors around those of the scores, not
 // element by element; that takes more registers.
-template <class T, Form kForm, bool kAround = false>
+template <class T, Masking kMasking, bool kAround = false>
 class Addend {
   static constexpr int V = kLanes<T>;
   using Type = ScoreBias::Type;
 
  public:
-  FUSEDOPS_DEVICE Addend(const Job& job, const Place<unsigned>& place, const KeyRange<int>& seen,
-                         int head)
-      : job_(job), head_(head), last_(seen.end - seen.first - 1) {
-    if constexpr (kForm <= Form::ragged) return;
-    const std::int64_t first = start(job.mask, place) + seen.first;
-    const std::int64_t size = job.mask.type == Type::boolean   ? sizeof(bool)
-                              : job.mask.type == Type::float32 ? sizeof(float)
-                                                               : sizeof(T);
-    mask_ = static_cast<const char*>(job.mask.data) + first * size;
-    sloped_ = job.alibi.type != Type::none;
-    if (sloped_) slope_ = slope_of<T>(job.alibi, place.head);
+  FUSEDOPS_DEVICE Addend(const SoftmaxParams& params, const RowIndex<unsigned>& index,
+                         const KeyRange<int>& seen, int head)
+      : params_(params), head_(head), last_(seen.end - seen.first - 1) {
+    if constexpr (kMasking <= Masking::ragged) return;
+    const std::int64_t first = start(params.mask, index) + seen.first;
+    const std::int64_t size = params.mask.type == Type::boolean   ? sizeof(bool)
+                              : params.mask.type == Type::float32 ? sizeof(float)
+                                                                  : sizeof(T);
+    mask_ = static_cast<const char*>(params.mask.data) + first * size;
+    sloped_ = params.alibi.type != Type::none;
+    if (sloped_) slope_ = slope_of<T>(params.alibi, index.head);
   }
 
   // Widens vector v of the row and adds to it. A missing vector becomes -inf.
   FUSEDOPS_DEVICE void complete(float (&z)[V], const Packed& raw, unsigned v,
                                 unsigned vectors) const {
     widen<T>(z, raw);
-    if constexpr (kForm <= Form::ragged) return;
+    if constexpr (kMasking <= Masking::ragged) return;
     const int column = head_ + static_cast<int>(v) * V;
-    if (job_.mask.type == Type::none) {
-#pragma unroll
-      for (float& each : z) each *= job_.scale;
-    } else if constexpr (kForm == Form::any) {
+    if (params_.mask.type == Type::none) {
+      scale(z, params_.scale);
+    } else if constexpr (kMasking == Masking::any) {
       // Between two vectors of the row it may read the mask's vectors around this one.
       if (kAround && vectors > 2 && v - 1 < vectors - 2) {
         around(z, column);
@@ -85,14 +109,14 @@ class Addend {
         masked<V>(z, column);
       }
     } else {
-      using Masks = Neighbours<MaskOf<T, kForm>, V>;
+      using Masks = Neighbours<MaskOf<T, kMasking>, V>;
       Masks mask{};
       if (v < vectors) {
-        mask = Masks::read(reinterpret_cast<const MaskOf<T, kForm>*>(mask_) + column);
+        mask = Masks::read(reinterpret_cast<const MaskOf<T, kMasking>*>(mask_) + column);
       }
       const auto lanes = mask.lanes();
 #pragma unroll
-      for (int i = 0; i < V; ++i) z[i] = with_mask(job_.scale, z[i], lanes.each[i]);
+      for (int i = 0; i < V; ++i) z[i] = with_mask(params_.scale, z[i], lanes.each[i]);
     }
     if (!sloped_) return;
     const auto from_last = static_cast<float>(column - last_);
@@ -102,7 +126,7 @@ class Addend {
 
   // The same for one element.
   FUSEDOPS_DEVICE float complete(float z, int column) const {
-    if constexpr (kForm <= Form::ragged) return z;
+    if constexpr (kMasking <= Masking::ragged) return z;
     masked<1>(&z, column);
     // Alibi is taken relative to the row's last key, so that the numbers stay small.
     return sloped_ ? fmaf(slope_, static_cast<float>(column - last_), z) : z;
@@ -110,14 +134,14 @@ class Addend {
 
   // Makes the compiler read the mask again instead of keeping it, after `after` is known.
   FUSEDOPS_DEVICE void forget(float after) {
-    if constexpr (kForm > Form::ragged) mask_ += math::unknown_zero(after);
+    if constexpr (kMasking > Masking::ragged) mask_ += math::unknown_zero(after);
   }
 
  private:
   // Adds a mask that starts anywhere to the vector from `column` on.
   FUSEDOPS_DEVICE void around(float (&z)[V], int column) const {
-    if (job_.mask.type == Type::like_scores) return add_around<T>(z, column);
-    if (job_.mask.type == Type::float32) return add_around<float>(z, column);
+    if (params_.mask.type == Type::like_scores) return add_around<T>(z, column);
+    if (params_.mask.type == Type::float32) return add_around<float>(z, column);
 #pragma unroll
     for (int i = 0; i < V; i += 4) {
       const auto address = reinterpret_cast<std::uintptr_t>(mask_) + column + i;
@@ -127,7 +151,7 @@ class Addend {
       const auto four = static_cast<unsigned>(both >> 8 * off);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        z[i + j] = with_mask(job_.scale, z[i + j], (four >> 8 * j & 1) != 0);
+        z[i + j] = with_mask(params_.scale, z[i + j], (four >> 8 * j & 1) != 0);
       }
     }
   }
@@ -138,13 +162,13 @@ class Addend {
       const Vector<M> mask = load_anywhere(reinterpret_cast<const M*>(mask_) + column + i);
 #pragma unroll
       for (int j = 0; j < kLanes<M>; ++j) {
-        z[i + j] = with_mask(job_.scale, z[i + j], mask.lane[j]);
+        z[i + j] = with_mask(params_.scale, z[i + j], mask.lane[j]);
       }
     }
   }
   template <int kCount>
   FUSEDOPS_DEVICE void masked(float* z, int column) const {
-    switch (job_.mask.type) {
+    switch (params_.mask.type) {
       case Type::like_scores:
         return add<T, kCount>(z, column);
       case Type::float32:
@@ -153,34 +177,39 @@ class Addend {
         return add<bool, kCount>(z, column);
       default:
 #pragma unroll
-        for (int i = 0; i < kCount; ++i) z[i] *= job_.scale;
+        for (int i = 0; i < kCount; ++i) z[i] *= params_.scale;
     }
   }
   template <class M, int kCount>
   FUSEDOPS_DEVICE void add(float* z, int column) const {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      z[i] = with_mask(job_.scale, z[i], reinterpret_cast<const M*>(mask_)[column + i]);
+      z[i] = with_mask(params_.scale, z[i], reinterpret_cast<const M*>(mask_)[column + i]);
     }
   }
 
-  const Job& job_;
+  const SoftmaxParams& params_;
   int head_, last_;
   const char* mask_ = nullptr;  // the mask at the first visible key
   bool sloped_ = false;
   float slope_ = 0;
 };
 
-// How a kernel uses threads and registers.
-template <int kVectorsOfThread, int kMostThreads, bool kStayPacked = false,
-          int kBlocksOfMostThreads = 1>
-struct Shape {
-  static constexpr int kVectors = kVectorsOfThread;
-  static constexpr int kMost = kMostThreads;  // threads of a block
-  // Scores stay packed in registers, and every use computes from them again: at 16 bits that takes
-  // half the registers.
-  static constexpr bool kPacked = kStayPacked;
-  static constexpr int kBlocks = kBlocksOfMostThreads;  // blocks of a multiprocessor, at least
+// How softmax_kernel uses threads and registers: vectors of a thread, most threads of a block, and
+// blocks of a multiprocessor, at least. With kPacked, scores stay packed in registers, and every
+// use computes from them again: at 16 bits that takes half the registers.
+//
+// 4 vectors a thread are fastest where a multiprocessor holds several blocks. At 16 bits, masks and
+// alibi leave no registers for more, because they are added in float32. With 8, a multiprocessor
+// has room for a second row of 32 Ki keys.
+struct ShortRows {
+  static constexpr int kVectors = 4, kMost = 1024, kBlocks = 1;
+  static constexpr bool kPacked = false;
+};
+template <class T>
+struct LongRows {
+  static constexpr bool kPacked = sizeof(T) == 2;
+  static constexpr int kVectors = 8, kMost = kPacked ? 512 : 1024, kBlocks = kPacked ? 2 : 1;
 };
 
 template <class Op>
@@ -189,58 +218,66 @@ FUSEDOPS_DEVICE float reduce_lanes(float value, unsigned threads, Op op) {
                                  : warp::reduce(value, static_cast<int>(threads), op);
 }
 
+// Loads the thread's vectors of a row, as far apart as the row has threads.
+template <class T, bool kOnce, int kVectors>
+FUSEDOPS_DEVICE void load_vectors(Packed (&raw)[kVectors], const Packed* in, unsigned vectors) {
+#pragma unroll
+  for (int k = 0; k < kVectors; ++k) {
+    const unsigned v = threadIdx.x + k * blockDim.x;
+    raw[k] = pack_copies(narrow<T>(kNothing<float>));
+    if (v < vectors) raw[k] = kOnce ? read_once(in + v) : in[v];
+  }
+}
+
+// Prefetches the thread's vectors of the next head's row, which the same threads compute next.
+template <class T, int kVectors>
+FUSEDOPS_DEVICE void prefetch_next_head(const Packed* in, unsigned vectors,
+                                        const SoftmaxParams& params) {
+  const std::int64_t head =
+      static_cast<std::int64_t>(params.outer.by) * params.visibility.keys * sizeof(T);
+#pragma unroll
+  for (int k = 0; k < kVectors; ++k) {
+    const unsigned v = threadIdx.x + k * blockDim.x;
+    if (v < vectors) fetch::into_l2(reinterpret_cast<const char*>(in + v) + head);
+  }
+}
+
+constexpr int kMasksTogether = 4;  // masks in flight together: as many as registers allow
+
 // A row is read once and stays in registers: a thread holds kVectors of its vectors, as far apart
 // as the row has threads, and perhaps one element at its edges.
 //
 // The exponentials are taken relative to the maximum of the thread's warp. So the warps of a row
 // synchronize once, for maxima and sums together.
-template <class T, class S, Form kForm>
+template <class T, class S, Masking kMasking>
 FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores, unsigned at,
-                                 const Job& job, Peak<float>* shared, bool more) {
+                                 const SoftmaxParams& params, Peak<float>* shared, bool more) {
   constexpr int V = kLanes<T>, kVectors = S::kVectors;
-  constexpr bool kMasked = kForm > Form::ragged, kKeep = !S::kPacked;
-  constexpr int kMasksTogether = 4;  // masks in flight together: as many as registers allow
-  constexpr bool kPrefetch = kMasked && kVectors <= 4;
+  constexpr bool kMasked = kMasking > Masking::ragged, kKeep = !S::kPacked;
   const unsigned thread = threadIdx.x, threads = blockDim.x;
-  const Place<unsigned> place = job.place(at);
-  const KeyRange<int> seen = kForm == Form::plain
-                                 ? KeyRange<int>{0, job.visibility.keys}
-                                 : job.visibility.of(static_cast<int>(place.query));
+  const RowIndex<unsigned> index = params.index(at);
+  const KeyRange<int> seen = kMasking == Masking::plain
+                                 ? KeyRange<int>{0, params.visibility.keys}
+                                 : params.visibility.of(static_cast<int>(index.query));
   const int count = seen.end - seen.first;
-  const std::int64_t row = static_cast<std::int64_t>(job.row(at, place)) * job.visibility.keys;
-  const std::int64_t begin = row + seen.first;
+  const std::int64_t row = params.first(at, index), begin = row + seen.first;
   const auto span = span_at<V>(begin, count);
   const auto vectors = static_cast<unsigned>(span.vectors);
   const bool has_edge = static_cast<int>(thread) < span.edges;
   const int edge_column = span.template edge<V>(static_cast<int>(thread));
-
   const Packed* const in = as_packed(scores + begin + span.head);
   Packed raw[kVectors];
-#pragma unroll
-  for (int k = 0; k < kVectors; ++k) {
-    const unsigned v = thread + k * threads;
-    raw[k] = pack_copies(narrow<T>(kNothing<float>));
-    if (v < vectors) raw[k] = kMasked ? read_once(in + v) : in[v];
-  }
+  load_vectors<T, kMasked>(raw, in, vectors);
   float edge = has_edge ? widen(scores[begin + edge_column]) : kNothing<float>;
-  if (kPrefetch && more) {  // the same threads compute the next head's row next
-    const std::int64_t head =
-        static_cast<std::int64_t>(job.outer.by) * job.visibility.keys * sizeof(T);
-#pragma unroll
-    for (int k = 0; k < kVectors; ++k) {
-      const unsigned v = thread + k * threads;
-      if (v < vectors) fetch::into_l2(reinterpret_cast<const char*>(in + v) + head);
-    }
-  }
-  if constexpr (kForm != Form::plain) {
-    write_unseen(y, row, seen, job.visibility.keys, narrow<T>(0.0f), static_cast<int>(thread),
-                 static_cast<int>(threads));
+  if (kMasked && kVectors <= 4 && more) prefetch_next_head<T, kVectors>(in, vectors, params);
+  if (kMasking != Masking::plain) {
+    write_unseen(y, row, seen, params.visibility.keys, narrow<T>(0.0f), thread, threads);
   }
   // Whether no thread has its vector k. With a mask it is not asked: branches would separate the
   // mask's loads.
-  const auto absent = [&](int k) { return kForm == Form::ragged && k * threads >= vectors; };
+  const auto absent = [&](int k) { return kMasking == Masking::ragged && k * threads >= vectors; };
 
-  Addend<T, kForm> addend(job, place, seen, span.head);
+  Addend<T, kMasking> addend(params, index, seen, span.head);
   if (has_edge) edge = addend.complete(edge, edge_column);
   float cached[kKeep ? kVectors : 1][V], top = edge;
 #pragma unroll
@@ -249,14 +286,11 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     if (k > 0 && k % kMasksTogether == 0) addend.forget(top);
     float (&z)[V] = cached[kKeep ? k : 0];
     addend.complete(z, raw[k], thread + k * threads, vectors);
-    float most = z[0];
-#pragma unroll
-    for (int i = 1; i < V; ++i) most = fmaxf(most, z[i]);
-    top = fmaxf(top, most);
+    top = fmaxf(top, largest(z));
   }
   top = reduce_lanes(top, threads, Max{});
   const float base = base_of(top);
-  const auto exponential = [&](float x) { return two_to((x - base) * job.factor); };
+  const auto exponential = [&](float x) { return two_to((x - base) * params.factor); };
   const auto take = [&](int k) -> float (&)[V] {
     float (&z)[V] = cached[kKeep ? k : 0];
     if constexpr (!kKeep) {
@@ -272,16 +306,11 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
 #pragma unroll
   for (int k = 0; k < kVectors; ++k) {
     if (absent(k)) break;
-    const float (&z)[V] = take(k);
-    float part = 0;
-#pragma unroll
-    for (const float each : z) part += each;
-    sum += part;
+    sum += sum_of(take(k));
   }
   sum = reduce_lanes(sum, threads, Sum{});
-  const Peak<float> peak =
-      peak_of_row<float>({top, sum}, job.factor, static_cast<int>(blockDim.x), shared);
-  const float share = two_to((top - peak.top) * job.factor) * inverse(peak.sum);
+  const Peak<float> peak = peak_of_row<float>({top, sum}, params.factor, threads, shared);
+  const float share = two_to((top - peak.top) * params.factor) * inverse(peak.sum);
 
   Packed* const out = as_packed(y + begin + span.head);
 #pragma unroll
@@ -290,37 +319,37 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     float (&z)[V] = cached[kKeep ? k : 0];
     if constexpr (!kKeep) take(k);
     const unsigned v = thread + k * threads;
-#pragma unroll
-    for (float& each : z) each *= share;
+    scale(z, share);
     if (v < vectors) out[v] = pack(narrow<T>(z));
   }
   if (has_edge) y[begin + edge_column] = narrow<T>(edge * share);
-  if constexpr (kForm == Form::plain) return;
+  if constexpr (kMasking == Masking::plain) return;
   warp::sync();  // after the zeros that other threads have written
   if (share == share) return;
-  for (int column = static_cast<int>(thread); column < job.visibility.keys; column += threads) {
+  for (int column = static_cast<int>(thread); column < params.visibility.keys; column += threads) {
     if (column < seen.first || column >= seen.end) y[row + column] = narrow<T>(share);
   }
 }
 
-// Each row of threads computes one of `units` groups of job.together rows. The first row of a group
-// leaves the mask in the cache.
-template <class T, class S, Form kForm>
+// Each row of threads computes one of `units` groups of params.together rows. The first row of a
+// group leaves the mask in the cache.
+template <class T, class S, Masking kMasking>
 __global__ void __launch_bounds__(S::kMost, S::kBlocks)
-    softmax_kernel(T* __restrict__ y, const T* __restrict__ scores, unsigned units, const Job job) {
-  constexpr bool kMasked = kForm > Form::ragged;
+    softmax_kernel(T* __restrict__ y, const T* __restrict__ scores, unsigned units,
+                   const SoftmaxParams params) {
+  constexpr bool kMasked = kMasking > Masking::ragged;
   __shared__ Peak<float> shared[kMasked ? 2 : 1][kMostWarps];
   overlap::wait();
   // Threads past the last unit compute that unit again.
   const unsigned unit = min(blockIdx.x * blockDim.y + threadIdx.y, units - 1);
   if constexpr (kMasked) {
 #pragma unroll 1
-    for (unsigned i = 0; i < job.together; ++i) {
-      compute_row<T, S, kForm>(y, scores, unit * job.together + i, job, shared[i % 2],
-                               i + 1 < job.together);
+    for (unsigned i = 0; i < params.together; ++i) {
+      compute_row<T, S, kMasking>(y, scores, unit * params.together + i, params, shared[i % 2],
+                                  i + 1 < params.together);
     }
   } else {
-    compute_row<T, S, kForm>(y, scores, unit, job, shared[0], false);
+    compute_row<T, S, kMasking>(y, scores, unit, params, shared[0], false);
   }
 }
 
@@ -341,7 +370,7 @@ inline bool is_plain(const Softmax& call) {
   return call.mask.type == ScoreBias::Type::none && call.alibi.type == ScoreBias::Type::none;
 }
 
-inline Job job_of(const Softmax& call, bool heads_inside, unsigned together) {
+inline SoftmaxParams params_of(const Softmax& call, bool heads_inside, unsigned together) {
   const bool plain = is_plain(call);
   return {Visibility<int>(call),
           Divisor(heads_inside ? call.heads : call.queries),
@@ -357,7 +386,7 @@ inline Job job_of(const Softmax& call, bool heads_inside, unsigned together) {
 }
 
 template <class T>
-using Kernel = void (*)(T*, const T*, unsigned, Job);
+using SoftmaxKernel = void (*)(T*, const T*, unsigned, SoftmaxParams);
 
 }  // namespace softmax_detail
 }  // namespace fusedops::kernels

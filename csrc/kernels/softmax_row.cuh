@@ -22,19 +22,20 @@ FUSEDOPS_DEVICE float two_to(float x) { return math::exp2_fast(x); }
 FUSEDOPS_DEVICE double two_to(double x) { return ::exp2(x); }
 
 template <class Index>
-struct Place {
+struct RowIndex {
   Index batch, head, query;
 };
 
 template <class Index>
-FUSEDOPS_DEVICE std::int64_t row_number(const Place<Index>& place, const kernels::Softmax& call) {
-  return (place.batch * call.heads + place.head) * call.queries + place.query;
+FUSEDOPS_DEVICE std::int64_t row_number(const RowIndex<Index>& index,
+                                        const kernels::Softmax& call) {
+  return (index.batch * call.heads + index.head) * call.queries + index.query;
 }
 
 // Where the row's part of an added tensor begins.
 template <class Index>
-FUSEDOPS_DEVICE std::int64_t start(const ScoreBias& bias, const Place<Index>& place) {
-  return place.batch * bias.batch + place.head * bias.head + place.query * bias.query;
+FUSEDOPS_DEVICE std::int64_t start(const ScoreBias& bias, const RowIndex<Index>& index) {
+  return index.batch * bias.batch + index.head * bias.head + index.query * bias.query;
 }
 
 // The keys that a query sees: from `first` up to, not including, `end`.

@@ -1,3 +1,6 @@
+// y = softmax(scale scores + alibi + mask) over the keys, [batch, heads, queries, keys], for every
+// call: any dtype, length, mask and alibi. A row is read twice, for its maximum and sum and for the
+// results. Several blocks share a long row; then these are two launches.
 #include <algorithm>
 
 #include "kernels/softmax.h"
@@ -29,7 +32,7 @@ inline std::int64_t parts_of(const Softmax& call) {
 }
 
 template <class A>
-struct Job {
+struct StreamedParams {
   Softmax call;
   Visibility<std::int64_t> visibility;
   A scale;
@@ -40,35 +43,35 @@ struct Job {
 
 // One row: its visible keys, and where its tensors begin.
 template <class T>
-struct Row {
+struct StreamedRow {
   using A = Accumulator<T>;
 
-  const Job<A>& job;
+  const StreamedParams<A>& params;
   KeyRange<std::int64_t> seen;
   std::int64_t number;       // number of the row
   std::int64_t first;        // index of the row's first score
   std::int64_t mask, alibi;  // index at the first visible key
   A slope;
 
-  FUSEDOPS_DEVICE Row(const Job<A>& of, const Place<std::int64_t>& place)
-      : job(of),
-        seen(job.visibility.of(place.query)),
-        number(row_number(place, job.call)),
-        first(number * job.call.keys),
-        mask(start(job.call.mask, place) + seen.first * job.call.mask.key),
-        alibi(start(job.call.alibi, place) + seen.first * job.call.alibi.key),
-        slope(job.call.slopes ? slope_of<T>(job.call.alibi, place.head) : 0) {}
+  FUSEDOPS_DEVICE StreamedRow(const StreamedParams<A>& of, const RowIndex<std::int64_t>& index)
+      : params(of),
+        seen(params.visibility.of(index.query)),
+        number(row_number(index, params.call)),
+        first(number * params.call.keys),
+        mask(start(params.call.mask, index) + seen.first * params.call.mask.key),
+        alibi(start(params.call.alibi, index) + seen.first * params.call.alibi.key),
+        slope(params.call.slopes ? slope_of<T>(params.call.alibi, index.head) : 0) {}
 
   // The peaks of the row's parts.
-  FUSEDOPS_DEVICE Peak<A>* peaks() const { return job.peaks + number * job.parts; }
+  FUSEDOPS_DEVICE Peak<A>* peaks() const { return params.peaks + number * params.parts; }
 
   // Adds mask and alibi to the scores of the `kCount` keys from `column` on.
   template <int kCount>
   FUSEDOPS_DEVICE void complete(A (&z)[kCount], std::int64_t column) const {
-    switch (job.call.mask.type) {
+    switch (params.call.mask.type) {
       case ScoreBias::Type::none:
 #pragma unroll
-        for (A& each : z) each *= job.scale;
+        for (A& each : z) each *= params.scale;
         break;
       case ScoreBias::Type::like_scores:
         add_mask<T>(z, column);
@@ -79,15 +82,15 @@ struct Row {
       case ScoreBias::Type::boolean:
         add_mask<bool>(z, column);
     }
-    if (job.call.slopes) {
+    if (params.call.slopes) {
       const auto from_last = static_cast<A>(column - (seen.end - seen.first - 1));
 #pragma unroll
       for (int i = 0; i < kCount; ++i) z[i] = fma(slope, from_last + static_cast<A>(i), z[i]);
-    } else if (job.call.alibi.type != ScoreBias::Type::none) {
-      std::int64_t at = alibi + column * job.call.alibi.key;
+    } else if (params.call.alibi.type != ScoreBias::Type::none) {
+      std::int64_t at = alibi + column * params.call.alibi.key;
 #pragma unroll
-      for (int i = 0; i < kCount; ++i, at += job.call.alibi.key) {
-        z[i] += value_of<T>(job.call.alibi, at);
+      for (int i = 0; i < kCount; ++i, at += params.call.alibi.key) {
+        z[i] += value_of<T>(params.call.alibi, at);
       }
     }
   }
@@ -95,10 +98,10 @@ struct Row {
  private:
   template <class M, int kCount>
   FUSEDOPS_DEVICE void add_mask(A (&z)[kCount], std::int64_t column) const {
-    const std::int64_t step = job.call.mask.key;
-    const M* from = static_cast<const M*>(job.call.mask.data) + mask + column * step;
+    const std::int64_t step = params.call.mask.key;
+    const M* from = static_cast<const M*>(params.call.mask.data) + mask + column * step;
 #pragma unroll
-    for (int i = 0; i < kCount; ++i, from += step) z[i] = with_mask(job.scale, z[i], *from);
+    for (int i = 0; i < kCount; ++i, from += step) z[i] = with_mask(params.scale, z[i], *from);
   }
 };
 
@@ -110,8 +113,8 @@ struct Lane {
 // Calls take(z, column) for each of the thread's vectors, and for single elements at the edges,
 // with mask and alibi added.
 template <class T, class Take>
-FUSEDOPS_DEVICE void for_each(const Row<T>& row, const T* __restrict__ scores, const Lane& lane,
-                              const Take& take) {
+FUSEDOPS_DEVICE void for_each(const StreamedRow<T>& row, const T* __restrict__ scores,
+                              const Lane& lane, const Take& take) {
   using A = Accumulator<T>;
   constexpr int V = kLanes<T>;
   const std::int64_t thread = lane.thread, threads = lane.threads;
@@ -144,23 +147,24 @@ FUSEDOPS_DEVICE void for_each(const Row<T>& row, const T* __restrict__ scores, c
 // Reads the row twice: once for the maximum and the sum, once for the results. If the row has
 // several parts, the first launch writes their peaks to memory and the second reads them.
 template <class T>
-FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores, const Row<T>& row,
-                                 int part, Peak<Accumulator<T>>* shared) {
+FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores,
+                                 const StreamedRow<T>& row, int part,
+                                 Peak<Accumulator<T>>* shared) {
   using A = Accumulator<T>;
   const A factor = static_cast<A>(kLog2E);
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const Lane lane{part * threads + thread, row.job.parts * threads};
+  const Lane lane{part * threads + thread, row.params.parts * threads};
   T* const out = y + row.first + row.seen.first;
   Peak<A> own{kNothing<A>, 0}, peak{};
   A share = 0;
-  if (row.job.first > 0) {
+  if (row.params.first > 0) {
     const int other = thread % warp::kWidth;
-    if (other < row.job.parts) own = row.peaks()[other];
+    if (other < row.params.parts) own = row.peaks()[other];
     peak = merged(own, factor, warp::kWidth);
     share = inverse(peak.sum);
   }
 #pragma unroll 1
-  for (int pass = row.job.first; pass < row.job.end; ++pass) {
+  for (int pass = row.params.first; pass < row.params.end; ++pass) {
     for_each(row, scores, lane, [&](auto& z, std::int64_t column) {
       if (pass == 0) {
         A top = own.top;
@@ -183,7 +187,7 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     own.sum *= two_to((own.top - base_of(top)) * factor);
     const A sum = warp::reduce(own.sum, warp::kWidth, Sum{});
     peak = peak_of_row<A>({top, sum}, factor, threads, shared);
-    if (row.job.end == 1) {
+    if (row.params.end == 1) {
       // A part that drops all keys has no maximum: -inf, not the 0 that stands in for it.
       if (thread == 0) row.peaks()[part] = {peak.sum == 0 ? kNothing<A> : peak.top, peak.sum};
       return;
@@ -191,24 +195,24 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     share = inverse(peak.sum);
   }
   // NaN if the row has a NaN.
-  write_unseen(y, row.first, row.seen, row.job.visibility.keys, narrow<T>(0 * share), lane.thread,
-               lane.threads);
+  write_unseen(y, row.first, row.seen, row.params.visibility.keys, narrow<T>(0 * share),
+               lane.thread, lane.threads);
 }
 
 // A block computes one row, or one part of a row, at a time.
 template <class T>
 __global__ void __launch_bounds__(kMostThreads, sizeof(T) < 8 ? 2 : 1)
     streamed_kernel(T* __restrict__ y, const T* __restrict__ scores,
-                    const Job<Accumulator<T>> job) {
+                    const StreamedParams<Accumulator<T>> params) {
   __shared__ Peak<Accumulator<T>> shared[kMostThreads / warp::kWidth];
   overlap::wait();
-  for (std::int64_t batch = blockIdx.z; batch < job.call.batch; batch += gridDim.z) {
-    for (std::int64_t head = blockIdx.y; head < job.call.heads; head += gridDim.y) {
-      for (std::int64_t at = blockIdx.x; at < job.call.queries * job.parts; at += gridDim.x) {
-        std::int64_t query = at / job.parts;
-        const int part = static_cast<int>(at - query * job.parts);
+  for (std::int64_t batch = blockIdx.z; batch < params.call.batch; batch += gridDim.z) {
+    for (std::int64_t head = blockIdx.y; head < params.call.heads; head += gridDim.y) {
+      for (std::int64_t at = blockIdx.x; at < params.call.queries * params.parts; at += gridDim.x) {
+        std::int64_t query = at / params.parts;
+        const int part = static_cast<int>(at - query * params.parts);
         fetch::make_opaque(query);  // as in softmax_backward.cu
-        compute_row(y, scores, Row<T>(job, {batch, head, query}), part, shared);
+        compute_row(y, scores, StreamedRow<T>(params, {batch, head, query}), part, shared);
         __syncthreads();  // before shared memory is used again
       }
     }
@@ -238,15 +242,15 @@ gpu::Status softmax_streamed(const Softmax& call, void* y, const void* scores, v
     const std::int64_t wanted = ceil_div(call.keys, std::int64_t{kLanes<T>} * kPrefetched);
     const dim3 threads(most(ceil_div(wanted, gpu::kWarpSize) * gpu::kWarpSize, kMostThreads));
     const auto passes = [&](int first, int end) {
-      const Job<A> job{call,
-                       Visibility<std::int64_t>(call),
-                       static_cast<A>(call.scale),
-                       static_cast<int>(parts),
-                       first,
-                       end,
-                       static_cast<Peak<A>*>(scratch)};
+      const StreamedParams<A> params{call,
+                                     Visibility<std::int64_t>(call),
+                                     static_cast<A>(call.scale),
+                                     static_cast<int>(parts),
+                                     first,
+                                     end,
+                                     static_cast<Peak<A>*>(scratch)};
       return overlap::launch(&streamed_kernel<T>, grid, threads, stream, static_cast<T*>(y),
-                             static_cast<const T*>(scores), job);
+                             static_cast<const T*>(scores), params);
     };
     if (parts == 1) return passes(0, 2);
     const gpu::Status status = passes(0, 1);

@@ -147,8 +147,8 @@ gpu::Status with_type(DType dtype, const Body& body) {
 template <int kBytes>
 struct alignas(kBytes) Granule {
   static_assert(kBytes == 2 || kBytes == 4 || kBytes == 8 || kBytes == 16);
-  using Part = std::conditional_t<kBytes == 2, std::uint16_t, std::uint32_t>;
-  Part part[kBytes / sizeof(Part)];
+  using Bits = std::conditional_t<kBytes == 2, std::uint16_t, std::uint32_t>;
+  Bits word[kBytes / sizeof(Bits)];
 };
 
 }  // namespace fusedops

@@ -1,3 +1,4 @@
+// out[i] = gamma a[i] + b[i]. The loads and stores are rows_map.cuh's: all elements are one row.
 #include "kernels/rows_map.cuh"
 #include "kernels/vector.cuh"
 #include "kernels/vector_add.h"
@@ -29,7 +30,6 @@ gpu::Status vector_add(DType dtype, std::int64_t elements, double gamma, void* o
   return with_type(dtype, [&](auto type) {
     using T = typename decltype(type)::T;
     const vector_add_detail::ScaledSum<T> sum{static_cast<Accumulator<T>>(gamma)};
-    // All elements are one row.
     return map_rows<T>(
         {static_cast<T*>(out), {static_cast<const T*>(a), static_cast<const T*>(b)}, {}}, sum, 1,
         elements, stream);

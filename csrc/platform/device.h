@@ -1,4 +1,4 @@
-// Facts of the current GPU. Host only.
+// The current GPU: its choice and its facts. Host only.
 #pragma once
 
 #include "platform/status.h"
@@ -12,6 +12,20 @@ constexpr bool kMeasured = false;
 #else
 constexpr bool kMeasured = true;
 #endif
+
+// Makes a GPU the calling thread's current one. `before` is set to the one that was.
+inline Status make_current(int number, int& before) {
+#if defined(FUSEDOPS_MODEL)
+  before = number;
+  return kSuccess;
+#elif defined(__HIP_PLATFORM_AMD__)
+  const Status status = hipGetDevice(&before);
+  return status == kSuccess && before != number ? hipSetDevice(number) : status;
+#else
+  const Status status = cudaGetDevice(&before);
+  return status == kSuccess && before != number ? cudaSetDevice(number) : status;
+#endif
+}
 
 inline Status multiprocessors(int& count) {
 #if defined(FUSEDOPS_MODEL)

@@ -6,14 +6,16 @@ from torchwheel_runtime.builder import Extension, Module, Operator, Split
 def _family(
     name: str,
     *,
+    kernels: tuple[str, ...] = (),
     header_only: bool = False,
     uses: tuple[Operator, ...] = (),
     entry_points: bool = True,
 ) -> Operator:
-    """The files of a family follow one naming: kernels/NAME*.cu, ops/NAME.cpp, families/NAME.cpp.
+    """The files of a family follow one naming: kernels/NAME.cu, ops/NAME.cpp, families/NAME.cpp.
 
     Args:
         name: the family's name.
+        kernels: its files of device code, if it has others than kernels/NAME.cu.
         header_only: its host side is ops/NAME.h and families/NAME.cpp alone.
         uses: families whose kernels it calls. Built at first use, a family is a library of its
             own, so that library contains them too.
@@ -21,18 +23,19 @@ def _family(
     """
     checks = () if header_only else (f"ops/{name}.cpp",)
     used = (file for one in uses for file in one.host if not file.startswith("families/"))
+    device = (f"kernels/{file}.cu" for file in kernels or (name,))
     return Operator(
         name,
-        device=(f"kernels/{name}*.cu", *(file for one in uses for file in one.device)),
+        device=(*device, *(file for one in uses for file in one.device)),
         host=(*checks, *used, f"families/{name}.cpp"),
         bindings={flavour: (f"torch/{flavour}/library.cpp",) for flavour in ("stable", "aten")},
         entry_points=entry_points,
     )
 
 
-_BIAS_ACT = _family("bias_act")
-_GATED = _family("gated")
-_NORM = _family("norm")
+_BIAS_ACT = _family("bias_act", kernels=("bias_act", "bias_act_backward"))
+_GATED = _family("gated", kernels=("gated", "gated_backward"))
+_NORM = _family("norm", kernels=("norm", "norm_backward", "norm_layer", "norm_rms"))
 _DEQUANTIZE = _family("dequantize", entry_points=False)
 
 EXTENSION = Extension(
@@ -48,9 +51,14 @@ EXTENSION = Extension(
         _family("layout"),
         _DEQUANTIZE,
         _family("attention", entry_points=False),  # writes to a workspace
-        _family("softmax"),
+        _family("softmax", kernels=("softmax", "softmax_backward", "softmax_streamed")),
         # Products of matrices are torch's own.
-        _family("gemm", uses=(_BIAS_ACT, _GATED, _NORM, _DEQUANTIZE), entry_points=False),
+        _family(
+            "gemm",
+            kernels=("gemm_skinny",),
+            uses=(_BIAS_ACT, _GATED, _NORM, _DEQUANTIZE),
+            entry_points=False,
+        ),
     ),
     host=(
         "kernels/runtime.cpp",

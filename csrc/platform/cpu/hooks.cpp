@@ -10,16 +10,16 @@ namespace {
 using fusedops::model::machine;
 using fusedops::model::touch;
 
-// Where the compiler says that it is.
-struct Place {
+// A place in the sources, as the compiler lays it out.
+struct SourceLocation {
   const char* file;
   unsigned line, column;
 };
 
 void undefined(const void* data, const char* what, const void* pc) {
   if (machine.current) fusedops::model::fail(pc, what);
-  const auto& place = *static_cast<const Place*>(data);
-  std::fprintf(stderr, "%s:%u: %s\n", place.file, place.line, what);
+  const auto& location = *static_cast<const SourceLocation*>(data);
+  std::fprintf(stderr, "%s:%u: %s\n", location.file, location.line, what);
   __builtin_abort();
 }
 

@@ -10,7 +10,7 @@
 namespace fusedops::model {
 
 // What the host side asks a GPU's runtime for.
-struct Gpu {
+struct GpuModel {
   const char* name;
   int wavefront;        // threads that exchange values
   int major;            // of an NVIDIA GPU's compute capability; 0 for AMD's
@@ -18,7 +18,7 @@ struct Gpu {
   int shared_of_sm;     // bytes of shared memory of a multiprocessor
   int shared_of_block;  // the most that a block may be given
 };
-const Gpu& gpu();
+const GpuModel& gpu();
 
 // Places. They do not change while a thread runs, so the compiler may keep them.
 __attribute__((const)) uint3 thread_index();

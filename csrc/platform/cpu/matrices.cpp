@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kLanes = 32;
 
-struct Product {
+struct ProductOfLane {
   float* c;
   const unsigned *a, *b;
   Elements elements;
@@ -23,7 +23,7 @@ void multiply(void* const* arguments, int) {
   for (int lane = 0; lane < kLanes; ++lane) whole = whole && arguments[lane];
   for (int lane = 0; lane < kLanes; ++lane) {
     if (!arguments[lane]) continue;
-    auto& one = *static_cast<Product*>(arguments[lane]);
+    auto& one = *static_cast<ProductOfLane*>(arguments[lane]);
     one.whole = whole;
     const int g = lane / 4, t = lane % 4;
     for (int i = 0; i < 4; ++i) {
@@ -39,7 +39,7 @@ void multiply(void* const* arguments, int) {
   }
   if (!whole) return;
   for (int lane = 0; lane < kLanes; ++lane) {
-    auto& one = *static_cast<Product*>(arguments[lane]);
+    auto& one = *static_cast<ProductOfLane*>(arguments[lane]);
     const int g = lane / 4, t = lane % 4;
     for (int i = 0; i < 4; ++i) {
       const int row = g + i / 2 * 8, col = 2 * t + i % 2;
@@ -50,7 +50,7 @@ void multiply(void* const* arguments, int) {
   }
 }
 
-struct Matrices {
+struct RowOfLane {
   std::uint16_t row[8];  // the one that the thread passes
   unsigned* words;
   bool transposed;
@@ -58,15 +58,15 @@ struct Matrices {
 };
 
 void load(void* const* arguments, int) {
-  const Matrices* rows[kLanes];
+  const RowOfLane* rows[kLanes];
   bool whole = true;
   for (int lane = 0; lane < kLanes; ++lane) {
-    rows[lane] = static_cast<const Matrices*>(arguments[lane]);
+    rows[lane] = static_cast<const RowOfLane*>(arguments[lane]);
     whole = whole && rows[lane];
   }
   for (int lane = 0; lane < kLanes; ++lane) {
     if (!arguments[lane]) continue;
-    auto& one = *static_cast<Matrices*>(arguments[lane]);
+    auto& one = *static_cast<RowOfLane*>(arguments[lane]);
     one.whole = whole;
     if (!whole) continue;
     const int g = lane / 4, t = lane % 4;
@@ -81,16 +81,16 @@ void load(void* const* arguments, int) {
   }
 }
 
-struct Transposed {
+struct WordOfLane {
   unsigned in, out = 0;
   bool whole = true;
 };
 
 void transpose_all(void* const* arguments, int) {
-  const Transposed* all[kLanes];
+  const WordOfLane* all[kLanes];
   bool whole = true;
   for (int lane = 0; lane < kLanes; ++lane) {
-    all[lane] = static_cast<const Transposed*>(arguments[lane]);
+    all[lane] = static_cast<const WordOfLane*>(arguments[lane]);
     whole = whole && all[lane];
   }
   const auto element = [&](int row, int col) {
@@ -98,7 +98,7 @@ void transpose_all(void* const* arguments, int) {
   };
   for (int lane = 0; lane < kLanes; ++lane) {
     if (!arguments[lane]) continue;
-    auto& one = *static_cast<Transposed*>(arguments[lane]);
+    auto& one = *static_cast<WordOfLane*>(arguments[lane]);
     one.whole = whole;
     const int g = lane / 4, t = lane % 4;
     if (whole) one.out = element(2 * t, g) | element(2 * t + 1, g) << 16;
@@ -113,14 +113,14 @@ void check(bool whole, const void* pc) {
 
 void multiply_add(float (&c)[4], const unsigned (&a)[4], const unsigned (&b)[2],
                   Elements elements) {
-  Product mine{c, a, b, elements};
+  ProductOfLane mine{c, a, b, elements};
   meet_at(multiply, &mine, __builtin_return_address(0));
   check(mine.whole, __builtin_return_address(0));
 }
 
 void load_matrices(unsigned (&words)[4], unsigned row, bool transposed) {
   const void* const pc = __builtin_return_address(0);
-  Matrices mine{{}, words, transposed};
+  RowOfLane mine{{}, words, transposed};
   const void* const from = shared_pointer(row);
   touch(from, sizeof(mine.row), false, pc);
   std::memcpy(mine.row, from, sizeof(mine.row));
@@ -129,7 +129,7 @@ void load_matrices(unsigned (&words)[4], unsigned row, bool transposed) {
 }
 
 unsigned transpose(unsigned word) {
-  Transposed mine{word};
+  WordOfLane mine{word};
   meet_at(transpose_all, &mine, __builtin_return_address(0));
   check(mine.whole, __builtin_return_address(0));
   return mine.out;

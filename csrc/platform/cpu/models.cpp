@@ -8,7 +8,7 @@ namespace fusedops::model {
 namespace {
 
 constexpr int kKiB = 1024;
-constexpr Gpu kGpus[] = {
+constexpr GpuModel kGpus[] = {
     {"sm_75", 32, 7, 72, 64 * kKiB, 64 * kKiB},     // Turing
     {"sm_80", 32, 8, 108, 164 * kKiB, 163 * kKiB},  // Ampere
     {"sm_90", 32, 9, 132, 228 * kKiB, 227 * kKiB},  // Hopper
@@ -22,7 +22,7 @@ constexpr bool same(const char* a, const char* b) {
 }
 
 constexpr int find(const char* name) {
-  for (int i = 0; i < static_cast<int>(sizeof(kGpus) / sizeof(Gpu)); ++i) {
+  for (int i = 0; i < static_cast<int>(sizeof(kGpus) / sizeof(GpuModel)); ++i) {
     if (same(kGpus[i].name, name)) return i;
   }
   return -1;
@@ -33,6 +33,6 @@ static_assert(kIndex >= 0, "FUSEDOPS_MODEL is none of the modelled GPUs");
 
 }  // namespace
 
-const Gpu& gpu() { return kGpus[kIndex]; }
+const GpuModel& gpu() { return kGpus[kIndex]; }
 
 }  // namespace fusedops::model

@@ -1,5 +1,6 @@
 """The operators that Python lists, and the native sources: what they register, call and export."""
 
+import collections
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -53,6 +54,11 @@ def test_the_extension_has_every_family():
     assert list(families()) == FAMILIES
     common = {Path(file).stem for file in EXTENSION.host if file.startswith("families/")}
     assert {path.stem for path in (CSRC / "families").glob("*.cpp")} - common == set(FAMILIES)
+
+
+def test_each_file_with_kernels_is_listed_by_a_family():
+    listed = {file for operator in EXTENSION.operators for file in operator.device}
+    assert listed == {f"kernels/{path.name}" for path in (CSRC / "kernels").glob("*.cu")}
 
 
 def test_the_stable_library_has_a_function_for_each_operator():
@@ -152,3 +158,28 @@ def test_kernels_throw_nothing_and_hold_no_object_of_the_library(source):
     assert not re.findall(r"\b(throw|try|catch|new|delete)\b", code)
     used = set(re.findall(r"\bstd::(\w+)", code))
     assert not {name for name in used if not HARMLESS.fullmatch(name)}
+
+
+PLATFORM = re.compile(r"__CUDA|__HIP|FUSEDOPS_MODEL|\b(cuda|hip)[A-Z]\w+")
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_only_the_platform_knows_cuda_from_hip(source):
+    if source.parent.name == "kernels":
+        code = re.sub(r"//.*", "", source.read_text(encoding="utf-8"))
+        assert not PLATFORM.findall(code)
+
+
+TYPE = re.compile(
+    r"^ *(?:struct|class|enum class)\s+(?:alignas\(.*\) )?(\w+)\b(?!<)[^;]*(?:\{|$)", re.MULTILINE
+)
+
+
+def test_a_name_of_a_type_means_one_thing():
+    """In device code; a specialisation has its template's name."""
+    places = collections.defaultdict(list)
+    for source in (*SOURCES, *sorted((CSRC / "platform" / "cpu").iterdir())):
+        for name in TYPE.findall(re.sub(r"//.*", "", source.read_text(encoding="utf-8"))):
+            places[name].append(source.name)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+    assert {"Schedule", "RowSlice", "Peak", "GpuModel"} <= set(places)
