@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-import torchwheel_runtime
 from bundled_package import WHEEL, add_bundled_package
+from checkout import ROOT
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.pipeline import bundled
 from torchwheel.pipeline.bundled import build_bundled
@@ -197,7 +197,7 @@ def test_another_file_than_that_of_the_lock_is_not_bundled(locked):
 
 def test_the_lock_has_what_the_runtime_requires():
     """Else no index would have it, and the one command that is printed would fail."""
-    project = Path(torchwheel_runtime.__path__[0], "pyproject.toml")
+    project = ROOT / "pkg" / "torchwheel_runtime" / "pyproject.toml"
     needed = re.findall(r'^dependencies = \["(.*)"\]', project.read_text(), re.M)
     assert [is_pinned(Requirement(one), read_lock(bundled.LOCK, {})) for one in needed] == [True]
 

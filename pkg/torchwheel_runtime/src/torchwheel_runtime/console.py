@@ -340,7 +340,7 @@ class Terminal:
         self._stream.flush()
 
 
-_HEARING = 0.2
+_HEARING = 1.0
 """Seconds in which a signal that ended a compiler reaches this process, too."""
 
 
