@@ -18,12 +18,13 @@ using python::PythonError;
 
 constexpr const char* kApi = "__dlpack_c_exchange_api__";
 
-// A deque does not move its elements. The first is torch.Tensor's.
+// A deque does not move its elements.
 std::deque<ArrayType>& array_types() {
   static std::deque<ArrayType> all;
   return all;
 }
 
+const ArrayType* tensors;   // of them: torch.Tensor's
 PyObject* empty_strided;    // torch's function for a tensor on the current GPU
 PyObject* torch_dtypes[4];  // by DType
 
@@ -47,13 +48,13 @@ const DLPackExchangeAPI* api_of(PyTypeObject* type) {
 
 // The type of an array; null if the object is none.
 const ArrayType* type_of(PyObject* object) {
-  if (is_tensor(object)) return &array_types().front();
+  if (is_tensor(object)) return tensors;
   PyTypeObject* const type = Py_TYPE(object);
   for (const ArrayType& known : array_types()) {
     if (known.type == type) return &known;
   }
   // A subclass of torch.Tensor has a way of its own to run operators.
-  if (PyType_IsSubtype(type, array_types().front().type)) return nullptr;
+  if (PyType_IsSubtype(type, python::tensor_type)) return nullptr;
   const DLPackExchangeAPI* const api = api_of(type);
   if (api == nullptr) return nullptr;
   Py_INCREF(reinterpret_cast<PyObject*>(type));  // its address names it from now on
@@ -162,10 +163,9 @@ void import_torch() {
     torch_dtypes[static_cast<int>(type.dtype)] =
         python::attribute(module.get(), fusedops::name_of(type.dtype));
   }
-  PyObject* const tensor = python::attribute(module.get(), "Tensor");
-  const DLPackExchangeAPI* const api = api_of(reinterpret_cast<PyTypeObject*>(tensor));
+  const DLPackExchangeAPI* const api = api_of(python::tensor_type);
   if (api == nullptr) throw Error("fusedops: this torch has no DLPack exchange API of version 1");
-  array_types().push_back({reinterpret_cast<PyTypeObject*>(tensor), api, true});
+  tensors = &array_types().emplace_back(ArrayType{python::tensor_type, api, true});
 }
 
 bool ExchangedArrays::takes(PyObject* object) { return type_of(object) != nullptr; }
@@ -244,8 +244,7 @@ Tensor ExchangedArrays::method(const Tensor& tensor, const char* name, const cha
     throw Error(std::string(name_) + ": expected " + expected + ", found strides " +
                 strides_of(tensor.view()));
   }
-  return owned(array_types().front(),
-               Object(checked(PyObject_CallMethod(array_of(tensor), name, ""))));
+  return owned(*tensors, Object(checked(PyObject_CallMethod(array_of(tensor), name, ""))));
 }
 
 Tensor ExchangedArrays::contiguous(const Tensor& tensor) {

@@ -173,7 +173,8 @@ class BoundCall {
       }
     }
     const TensorView& first = at(0)->view();
-    if (of_.type && first.dtype != of_.type->dtype) return refuse("the first array has another dtype");
+    if (of_.type && first.dtype != of_.type->dtype)
+      return refuse("the first array has another dtype");
     return first.device.index >= 0 || refuse("expected an array on a GPU");
   }
 

@@ -5,8 +5,6 @@ namespace {
 
 // Objects of torch's that live as long as the process.
 struct TorchNames {
-  PyTypeObject* tensor;
-  PyTypeObject* parameter;
   PyObject* is_grad_enabled;
   PyObject* dispatch_modes;  // how many TorchDispatchModes are active
   PyObject* function_mode;   // whether a TorchFunctionMode is active
@@ -23,19 +21,18 @@ struct TorchNames {
 
 TorchNames torch;
 
-PyTypeObject* type_of(PyObject* of, const char* name) {
-  return reinterpret_cast<PyTypeObject*>(attribute(of, name));
-}
-
 }  // namespace
+
+PyTypeObject *tensor_type = nullptr, *parameter_type = nullptr;
 
 void import_torch() {
   const Object module(checked(PyImport_ImportModule("torch")));
   const Object c(attribute(module.get(), "_C")), nn(attribute(module.get(), "nn"));
-  torch.tensor = type_of(module.get(), "Tensor");
-  torch.parameter = type_of(nn.get(), "Parameter");
-  torch.is_inference = attribute(reinterpret_cast<PyObject*>(torch.tensor), "is_inference");
-  torch.is_neg = attribute(reinterpret_cast<PyObject*>(torch.tensor), "is_neg");
+  PyObject* const tensor = attribute(module.get(), "Tensor");
+  tensor_type = reinterpret_cast<PyTypeObject*>(tensor);
+  parameter_type = reinterpret_cast<PyTypeObject*>(attribute(nn.get(), "Parameter"));
+  torch.is_inference = attribute(tensor, "is_inference");
+  torch.is_neg = attribute(tensor, "is_neg");
   torch.is_grad_enabled = attribute(module.get(), "is_grad_enabled");
   torch.dispatch_modes = attribute(c.get(), "_len_torch_dispatch_stack");
   torch.function_mode = attribute(c.get(), "_is_torch_function_mode_enabled");
@@ -48,11 +45,6 @@ void import_torch() {
   torch.increment_version = attribute(c.get(), "_increment_version");
   torch.inference_mode = attribute(module.get(), "is_inference_mode_enabled");
   torch.requires_grad = checked(PyUnicode_InternFromString("requires_grad"));
-}
-
-bool is_tensor(PyObject* object) {
-  PyTypeObject* const type = Py_TYPE(object);
-  return type == torch.tensor || type == torch.parameter;
 }
 
 bool mode_is_active() {

@@ -9,9 +9,13 @@ namespace fusedops::python {
 // Imports what is needed of torch; a module does it once. Throws PythonError.
 void import_torch();
 
+extern PyTypeObject *tensor_type, *parameter_type;
+
 // Whether an object is a torch.Tensor or a Parameter, of no subclass: a subclass has its own way
 // of running operators.
-bool is_tensor(PyObject* object);
+inline bool is_tensor(PyObject* object) {
+  return Py_TYPE(object) == tensor_type || Py_TYPE(object) == parameter_type;
+}
 
 // Whether a TorchDispatchMode or forward-mode differentiation is active. They see the operators
 // that the dispatcher runs, and so not a call past it.
