@@ -79,17 +79,17 @@ def _native(
     text = ""
     if python is not None:
         text = f"{python.__name__}{Signature.from_callable(python)}\n--\n\n{python.__doc__}"
-    schema = _overload(op)._schema
+    schema, written = _overload(op)._schema, dict(written_arguments(_overload(op)))
     parameters = tuple(
         (
             argument.name,
             isinstance(argument.real_type, torch.OptionalType),
             argument.kwarg_only,
-            argument.is_write,
+            index in written,
             argument.has_default_value(),
             argument.default_value,
         )
-        for argument in schema.arguments
+        for index, argument in enumerate(schema.arguments)
     )
     made = module.entry_point(
         *(EXTENSION.package, op.name, suffix, parameters, len(schema.returns), op.over_arguments),
