@@ -28,6 +28,7 @@ from test_typed import (  # noqa: F401 - tests
     test_arrays_of_another_framework,
     test_inference_mode,
     test_results_go_to_the_callers_tensors,
+    test_results_that_are_arrays_of_another_framework,
     test_the_dispatcher_takes_what_it_alone_can_take,
     test_the_module_has_every_operator_for_every_type,
     test_what_an_entry_point_is_not_for_is_refused_in_words,

@@ -19,20 +19,29 @@ pytestmark = [
     pytest.mark.integration,
     pytest.mark.skipif(shutil.which("g++") is None, reason="no g++"),
 ]
-FAMILIES = ("vector_add", "bias_act", "gated", "norm")
+FEW = ("vector_add", "bias_act")
+MORE = (*FEW, "gated", "norm")
 
 
-@pytest.mark.parametrize("name", ["dlpack", pytest.param("_C", marks=pytest.mark.nightly)])
-def test_entry_points_of(name, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "families"),
+    [
+        ("dlpack", FEW),
+        pytest.param("dlpack", MORE, marks=pytest.mark.nightly),
+        pytest.param("_C", MORE, marks=pytest.mark.nightly),
+    ],
+    ids=["dlpack", "dlpack of more", "_C"],
+)
+def test_entry_points_of(name, families, tmp_path):
     if name == "dlpack" and not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
         pytest.skip("this torch has no DLPack exchange API")
-    library, module = build_module(name, "sm_90", FAMILIES)
+    library, module = build_module(name, "sm_90", families)
     file = tmp_path / "counts.json"
-    chosen = [word for family in FAMILIES for word in ("--family", family)]
+    chosen = [word for family in families for word in ("--family", family)]
     command = pytest_command(ENTRY_POINTS, (*chosen, f"--counts={file}"))
     given = variables(library, 0, module)
     done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     counts = json.loads(file.read_text())
-    assert counts["passed"] > 50
-    assert counts["launches"] > 100
+    assert counts["passed"] > 20
+    assert counts["launches"] > 50

@@ -42,7 +42,8 @@ bool same_memory(const TensorView& a, const TensorView& b) {
          has_dtype(a, b.dtype_name);
 }
 
-// A call on its way to the operator. Every function that returns a bool refuses the call by false.
+// A call on its way to the operator. A function refuses the call by false. It gives a reason where
+// an array may not be torch's: Python's entry point has no words for such a call.
 class BoundCall {
  public:
   BoundCall(const EntryPoint& of, Arrays& arrays) : of_(of), arrays_(arrays) {}
@@ -65,12 +66,11 @@ class BoundCall {
     const auto object = [&](std::size_t i) {
       return i < count ? arrays_.object_of(results[i]) : Object::borrowed(written_[i - count]);
     };
-    const std::size_t all = count + of_.written;
+    const std::size_t all = count + writes_;
     if (all == 0) return Object::borrowed(Py_None);
     return all == 1 ? object(0) : tuple_of(all, object);
   }
 
-  // Whether an array is not torch's. Python's entry point has no words for such a call.
   bool has_others() const { return others_; }
   const char* reason() const { return reason_; }
 
@@ -84,17 +84,16 @@ class BoundCall {
 
   // Finds the object of each parameter, as Python itself does for a function of that signature.
   bool bind(const PythonCall& given) {
-    if (given.count > of_.positional) return refuse("too many positional arguments");
+    if (given.count > of_.positional) return false;
     for (std::size_t i = 0; i < given.count; ++i) objects_[i] = given.args[i];
     const Py_ssize_t named = given.names ? PyTuple_Size(given.names) : 0;
     for (Py_ssize_t n = 0; n < named; ++n) {
       PyObject** const place = place_of(PyTuple_GetItem(given.names, n));
-      if (!place) return refuse("an unexpected keyword argument");
-      if (*place) return refuse("several values for an argument");
+      if (!place || *place) return false;  // an unexpected name, or a second value
       *place = given.args[given.count + static_cast<std::size_t>(n)];
     }
     for (std::size_t i = 0; i < of_.parameters.size(); ++i) {
-      if (!objects_[i] && !of_.parameters[i].has_default) return refuse("an argument is missing");
+      if (!objects_[i] && !of_.parameters[i].has_default) return false;
     }
     return true;
   }
@@ -120,16 +119,14 @@ class BoundCall {
       out_objects_[0] = out_;
       return true;
     }
-    if (!PyTuple_Check(out_) || PyTuple_Size(out_) != count) {
-      return refuse("out: expected a tuple of as many arrays as there are results");
-    }
+    if (!PyTuple_Check(out_) || PyTuple_Size(out_) != count) return false;
     for (Py_ssize_t i = 0; i < count; ++i) out_objects_[i] = PyTuple_GetItem(out_, i);
     return true;
   }
 
   // Looks at every array before the memory of one is asked for.
   bool are_plain() {
-    if (!of_.type && call_is_watched()) return refuse("something watches what torch runs");
+    if (!of_.type && call_is_watched()) return false;
     for (std::size_t i = 0; i < of_.parameters.size(); ++i) {
       PyObject* const object = objects_[i];
       if (of_.native.parameters[i].kind != Kind::tensor || object == nullptr) continue;
