@@ -4,16 +4,13 @@
 #include <utility>
 
 #include "ops/validate.h"
+#include "platform/host.h"
 
 namespace fusedops {
 namespace {
 
 Call*& call_of_thread() {
-#if defined(FUSEDOPS_MODEL)  // where thread_local is the blocks' shared memory
-  static Call* call = nullptr;
-#else
-  static thread_local Call* call = nullptr;
-#endif
+  FUSEDOPS_PER_THREAD Call* call = nullptr;
   return call;
 }
 

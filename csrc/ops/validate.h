@@ -18,6 +18,12 @@ class Error : public std::runtime_error {
   explicit Error(const std::string& what) : std::runtime_error(what) {}
 };
 
+// An error of a call that the operator's Python side may take, or has better words for.
+class Refused : public Error {
+ public:
+  explicit Refused(const std::string& what) : Error(what) {}
+};
+
 // Throws "op: argument: expected E, found F".
 [[noreturn]] inline void fail(const char* op, const char* argument, const std::string& expected,
                               const std::string& found) {

@@ -8,6 +8,7 @@
 #include "ops/gpu.h"
 #include "ops/tensor_view.h"
 #include "ops/validate.h"
+#include "platform/host.h"
 
 // torch's own function for either flavour, from 2.6 on, and for CUDA and ROCm alike. Only a torch
 // built for a GPU has it. It is declared weak, so that the library loads in a CPU-only torch.
@@ -70,18 +71,18 @@ inline const char* dtype_name_of(Scalar scalar) {
   return dtype == DType::unsupported ? toString(scalar) : name_of(dtype);
 }
 
-// The view of a tensor. `device_index` is the number of its GPU; it is ignored for other devices.
+// `index` is the number of the GPU; it is ignored for other devices.
+inline Device device_of(bool is_gpu, bool is_cpu, int index) {
+  if (gpu::kModelled ? is_cpu : is_gpu) return {"cuda", gpu::kModelled ? 0 : index};
+  return {is_cpu ? "cpu" : "another kind of device", -1};
+}
+
+// The view of a tensor. `device_index` is the number of its GPU.
 template <class Tensor>
-TensorView view_of(const Tensor& tensor, [[maybe_unused]] int device_index) {
+TensorView view_of(const Tensor& tensor, int device_index) {
   const auto sizes = tensor.sizes();
   const auto scalar = tensor.scalar_type();
-#if defined(FUSEDOPS_MODEL)  // the CPU is the GPU
-  const Device device{"cuda", 0};
-#else
-  const Device device = tensor.is_cuda()
-                            ? Device{"cuda", device_index}
-                            : Device{tensor.is_cpu() ? "cpu" : "another kind of device", -1};
-#endif
+  const Device device = device_of(tensor.is_cuda(), tensor.is_cpu(), device_index);
   return {tensor.data_ptr(),
           dtype_of(scalar),
           dtype_name_of(scalar),
@@ -101,19 +102,16 @@ Function* available(Function* function) {
 }
 
 // torch's current stream on a GPU.
-inline gpu::Stream current_stream_of([[maybe_unused]] int gpu) {
-#if defined(FUSEDOPS_MODEL)
-  return nullptr;
-#else
+inline gpu::Stream current_stream_of(int index) {
+  if (gpu::kModelled) return nullptr;
   if (!aoti_torch_get_current_cuda_stream) {
     throw Error("fusedops: this torch was built without GPU support, so it has no GPU stream");
   }
   gpu::Stream stream = nullptr;
-  if (aoti_torch_get_current_cuda_stream(gpu, &stream) != 0) {
-    throw Error("fusedops: torch has no current stream for cuda:" + std::to_string(gpu));
+  if (aoti_torch_get_current_cuda_stream(index, &stream) != 0) {
+    throw Error("fusedops: torch has no current stream for cuda:" + std::to_string(index));
   }
   return stream;
-#endif
 }
 
 }  // namespace fusedops

@@ -65,10 +65,14 @@ EXTENSION = Extension(
         *("ops/tensor_view.cpp", "ops/validate.cpp", "ops/masks.cpp"),
         *("families/tensor.cpp", "families/call.cpp", "families/api.cpp"),
     ),
-    module=Module("fusedops._C", binding="torch/aten/typed.cpp", python=("torch/aten/module.cpp",)),
+    module=Module(
+        "fusedops._C",
+        binding="torch/aten/entry_points.cpp",
+        python=("torch/aten/module.cpp", "torch/python/*.cpp"),
+    ),
     split=Split(
         interface=("kernels/*.h", "platform/runtime.h"),
         kernels=("kernels/runtime.cpp",),
-        entry_points=("torch/dlpack/*.cpp",),
+        entry_points=("torch/dlpack/*.cpp", "torch/python/*.cpp"),
     ),
 )

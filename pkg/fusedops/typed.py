@@ -4,12 +4,14 @@ An entry point takes the arguments of its operator and computes the same, withou
 tensors that the operator writes to come after its results. One that writes to no argument takes
 `out=`, by the rules of the operators' own functions (docs/ops/README.md).
 
-There are three kinds. A universal wheel's extension module over DLPack calls a kernel without
-torch's dispatcher, from torch 2.10 on and in every CPython with a GIL; it takes the arrays of any
-framework with DLPack's C exchange API, and gives results of the first one's. The extension module
-_C of an aten wheel calls the kernel without the dispatcher too. Both take arrays on a GPU alone.
-Elsewhere, and for products of matrices, entry points are Python functions that check the same and
-call the operator.
+There are two kinds. Those of an extension module call a kernel without torch's dispatcher, and
+those in Python call the operator. A module's entry point takes plain tensors on a GPU, where no
+gradient is asked for and no mode of torch's is active. It gives every other call, and a wrong one,
+to the entry point in Python.
+
+An aten wheel has the module _C. A universal wheel has one over DLPack, from torch 2.10 on and in
+every CPython with a GIL; it has no products of matrices. It also takes the arrays of any framework
+with DLPack's C exchange API, and gives results of the first one's.
 """
 
 from collections.abc import Callable
@@ -51,11 +53,9 @@ def entry_point(name: str, module: ModuleType | None) -> EntryPoint | None:
     op = next((op for op in OPS if op.public and op.name == operator), None)
     if op is None or suffix not in TYPES:
         return None
-    if function := getattr(module, name, None):
-        return function  # type: ignore[no-any-return]
-    function = _python_entry_point(op, name, TYPES[suffix])
-    over_dlpack = runtime.entry_points(EXTENSION.package) if module is None else None
-    return _dlpack_entry_point(op, suffix, over_dlpack, function) if over_dlpack else function
+    python = _python_entry_point(op, name, TYPES[suffix])
+    native = module or runtime.entry_points(EXTENSION.package)
+    return (_native(op, suffix, native, python) if native else None) or python
 
 
 def direct_call(name: str) -> EntryPoint | None:
@@ -65,38 +65,35 @@ def direct_call(name: str) -> EntryPoint | None:
     dispatcher can take, or can refuse.
     """
     op = next(op for op in OPS if op.name == name)
-    over_dlpack = runtime.entry_points(EXTENSION.package)
-    return _over_dlpack(op, "", over_dlpack, None, "") if over_dlpack else None
+    over_dlpack = None if op.writes else runtime.entry_points(EXTENSION.package)
+    return _native(op, "", over_dlpack, None) if over_dlpack else None
 
 
-def _dlpack_entry_point(op: Op, suffix: str, module: ModuleType, python: EntryPoint) -> EntryPoint:
-    """The module's function; `python` itself if the module has no kernel of the operator.
-
-    The module calls `python` on a GPU that it has no kernels for, so also at the first call there.
-    """
-    text = f"{python.__name__}{Signature.from_callable(python)}\n--\n\n{python.__doc__}"
-    return _over_dlpack(op, suffix, module, python, text) or python
-
-
-def _over_dlpack(
-    op: Op, suffix: str, module: ModuleType, python: EntryPoint | None, text: str
+def _native(
+    op: Op, suffix: str, module: ModuleType, python: EntryPoint | None
 ) -> EntryPoint | None:
-    """The module's function; None if it has no kernel, or the operator writes to an argument."""
-    if op.writes:
-        return None
-    schema = _overload(op)._schema
-    arguments = tuple(
+    """The module's function, which gives what it does not take to `python`.
+
+    None if the module has no kernel of the operator.
+    """
+    text = ""
+    if python is not None:
+        text = f"{python.__name__}{Signature.from_callable(python)}\n--\n\n{python.__doc__}"
+    schema, written = _overload(op)._schema, dict(written_arguments(_overload(op)))
+    parameters = tuple(
         (
             argument.name,
             isinstance(argument.real_type, torch.OptionalType),
             argument.kwarg_only,
+            index in written,
             argument.has_default_value(),
             argument.default_value,
         )
-        for argument in schema.arguments
+        for index, argument in enumerate(schema.arguments)
     )
     made = module.entry_point(
-        op.name, suffix, arguments, len(schema.returns), op.over_arguments, text, python
+        *(EXTENSION.package, op.name, suffix, parameters, len(schema.returns), op.over_arguments),
+        *(text, python),
     )
     return cast("EntryPoint | None", made)
 
@@ -117,6 +114,7 @@ def _python_entry_point(op: Op, name: str, dtype: torch.dtype) -> EntryPoint:
     written = written_arguments(call)
     if not written:
         parameters.append(Parameter("out", Parameter.KEYWORD_ONLY, default=None))
+    signature = Signature(parameters)
 
     def entry_point(*args: object, **keywords: object) -> object:
         out = None if written else keywords.pop("out", None)
@@ -139,6 +137,7 @@ def _python_entry_point(op: Op, name: str, dtype: torch.dtype) -> EntryPoint:
                 return call_into(packet, args, keywords, cast("Out", out), name=name)
             result = call(*args, **keywords)
         except Exception:
+            _bind(signature, name, args, keywords)
             refuse_kinds(call, args, keywords, name)
             raise
         if not written:
@@ -150,9 +149,19 @@ def _python_entry_point(op: Op, name: str, dtype: torch.dtype) -> EntryPoint:
 
     entry_point.__name__ = entry_point.__qualname__ = name
     entry_point.__module__ = EXTENSION.package  # where pickle finds it
-    entry_point.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    entry_point.__signature__ = signature  # type: ignore[attr-defined]
     entry_point.__doc__ = f"{op.name} of {checks.dtype_name(dtype)} tensors, without a gradient."
     return entry_point
+
+
+def _bind(
+    signature: Signature, name: str, args: tuple[object, ...], keywords: dict[str, object]
+) -> None:
+    """Raise TypeError if a call does not match the signature; torch's own has many lines."""
+    try:
+        signature.bind(*args, **keywords)
+    except TypeError as error:
+        raise TypeError(f"{name}() {error}") from None
 
 
 def _parameter(argument: Any) -> Parameter:  # noqa: ANN401 - of a torch.FunctionSchema

@@ -56,6 +56,10 @@ WHOLE = (
     f"{HERE}/emulated_shapes.py",
 )
 """What `nox -s emulate -- all` runs, on every model."""
+MODULES = {"_C": "aten", "dlpack": "dlpack"}
+"""The extension modules, and their bindings."""
+ENTRY_POINTS = (f"{HERE}/emulated_entry_points.py",)
+"""What `--entry-points` runs, with each extension module in turn."""
 
 
 def pytest_command(tests: Sequence[str], options: Sequence[str] = ()) -> list[str]:
@@ -64,10 +68,13 @@ def pytest_command(tests: Sequence[str], options: Sequence[str] = ()) -> list[st
     return [sys.executable, "-m", "pytest", *plugin, "-m", "", *tests, *options]
 
 
-def variables(library: Path, seed: int) -> dict[str, str]:
-    """The variables of such a process."""
+def variables(library: Path, seed: int, module: Path | None = None) -> dict[str, str]:
+    """The variables of such a process; `module` is what ENTRY_POINTS is about."""
     paths = [python_path(), str(HERE), str(SMOKE), os.environ.get("PYTHONPATH", "")]
-    return {**environment(library, seed), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    return {
+        **environment(library, seed, module),
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +136,7 @@ def run_tests(
     tests: Sequence[str],
     options: Sequence[str],
     *,
+    module: Path | None = None,
     debug: bool = False,
     seconds: float | None = None,
 ) -> Ran:
@@ -141,7 +149,7 @@ def run_tests(
             done = subprocess.run(
                 command,
                 cwd=ROOT,
-                env=variables(library, seed),
+                env=variables(library, seed, module),
                 stdout=None if debug else subprocess.PIPE,
                 stderr=None if debug else subprocess.STDOUT,
                 encoding="utf-8",
@@ -179,6 +187,8 @@ def _emulate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     for model in options.model or (MODELS if whole else DEFAULT):
         begun = time.monotonic()
         library = build(Library(model, options.family), options.jobs, _say)
+        names = MODULES if options.entry_points else ()
+        modules = {name: build_module(name, model, options.family, options.jobs) for name in names}
         built = time.monotonic()
         if options.bits:
             command = [sys.executable, str(HERE / "emulated_bits_of_model.py"), options.bits]
@@ -189,13 +199,17 @@ def _emulate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         for seed in range(options.seed, options.seed + options.seeds):
             print(f"{model}, seed {seed}", flush=True)
             chosen = [word for family in options.family for word in ("--family", family)]
-            tests, more = WHOLE if whole else QUICK, (*chosen, "-n", str(options.jobs))
-            ran = run_tests(library, seed, tests, more, debug=options.debug)
-            if ran.problem:
-                raise TorchwheelError(f"{ran.problem}; {SHOW.format('emulate')}")
-            print(_report(ran), flush=True)
-            failed |= bool(ran.faults)
-            models[model]["seeds"][str(seed)] = ran.counts
+            runs = {"": (library, None, WHOLE if whole else QUICK)}
+            if modules:
+                runs = {name: (*given, ENTRY_POINTS) for name, given in modules.items()}
+            for name, (used, module, tests) in runs.items():
+                more = (*chosen, "-n", str(options.jobs))
+                ran = run_tests(used, seed, tests, more, module=module, debug=options.debug)
+                if ran.problem:
+                    raise TorchwheelError(f"{ran.problem}; {SHOW.format('emulate')}")
+                print(*([f"  {name}"] if name else []), _report(ran), sep="\n", flush=True)
+                failed |= bool(ran.faults)
+                models[model]["seeds"][f"{seed} {name}".rstrip()] = ran.counts
             if options.record:  # after each seed: a night may end early
                 write_record(options.record, record)
         print(
@@ -203,6 +217,14 @@ def _emulate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
             flush=True,
         )
     return int(failed)
+
+
+def build_module(
+    name: str, model: str, families: Sequence[str], jobs: int = 2
+) -> tuple[Path, Path]:
+    """Builds an extension module; gives the library that has its kernels, and the module."""
+    module = build(Library(model, families, MODULES[name]), jobs, _say)
+    return (build(Library(model, families), jobs, _say) if name == "dlpack" else module), module
 
 
 SHOW = "`nox -s {} -- --debug …` shows all of it"
@@ -271,6 +293,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=1, help="orders of threads to try")
     parser.add_argument("--seed", type=int, default=0, help="the first of them")
     parser.add_argument("--record", type=Path, help="write what was run as JSON")
+    parser.add_argument(
+        "--entry-points", action="store_true", help="run the entry points of the extension modules"
+    )
     parser.add_argument("--bits", help="write one model's results to a file, and check none")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="processes side by side")
     parser.add_argument("--debug", action="store_true", help="show pytest's report and tracebacks")

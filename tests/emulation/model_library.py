@@ -1,9 +1,14 @@
-"""Compiles fusedops for a modelled GPU: the operators of some families, for CPU tensors."""
+"""Compiles fusedops for a modelled GPU: the operators of some families, for CPU tensors.
+
+A binding is the stable library, the extension module _C of an aten wheel, or the module over
+DLPack, which gets its kernels from the stable library.
+"""
 
 import dataclasses
 import os
 import re
 import subprocess
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,6 +36,8 @@ WATCHED = (
     *("-Wno-unknown-pragmas", "-x", "c++"),
 )
 HOST = ("-O1", "-fsanitize=address", "-DFUSEDOPS_MODEL")
+FRONT_END = ("-DTORCHWHEEL_FRONT_END", '-DTORCHWHEEL_PACKAGE="fusedops"')
+BINDINGS = ("stable", "aten", "dlpack")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,12 +47,14 @@ class Library:
     Attributes:
         model: one of MODELS.
         families: the families of operators in it; empty for all.
+        binding: one of BINDINGS.
         source: the tree that has csrc.
         build: the folder of the objects; those of the host side serve every model.
     """
 
     model: str
     families: Sequence[str] = ()
+    binding: str = "stable"
     source: Path = ROOT
     build: Path = BUILD
 
@@ -68,7 +77,12 @@ def compilers_fma() -> tuple[str, ...]:
 
 def plan(library: Library) -> tuple[Step, ...]:
     """The build of a library."""
-    operators = [one for one in EXTENSION.operators if one.name in (library.families or [one.name])]
+    operators = [
+        one
+        for one in EXTENSION.operators
+        if one.name in (library.families or [one.name])
+        and (one.entry_points or library.binding != "dlpack")
+    ]
     csrc = library.source / EXTENSION.sources
     own = [f"-D{name}={value}" for name, value in EXTENSION.macros.items()]
     own += [f"-I{csrc / folder}" for folder in EXTENSION.include_dirs]
@@ -76,19 +90,8 @@ def plan(library: Library) -> tuple[Step, ...]:
     # g++ has no other flags of nvcc or hipcc.
     given = EXTENSION.flags.cuda if library.model.startswith("sm_") else EXTENSION.flags.hip
     device = [word for word in given if word.startswith("-D")]
-    host = (*HOST, *EXTENSION.flags.cxx)
-    release = ".".join(torch.__version__.split(".")[:2])
-    number = [int(part) for part in release.split(".")]
-    version = f"-DTORCH_TARGET_VERSION=0x{number[0]:02x}{number[1]:02x}000000000000"
-    for_torch = [version, "-DUSE_CUDA", *(f"-isystem{path}" for path in include_paths())]
     model = model_flags(library.model)
-    groups = (
-        ("host", [*EXTENSION.host, *(file for one in operators for file in one.host)], host),
-        (
-            "torch",
-            [file for one in operators for file in one.bindings["stable"]],
-            (*host, *for_torch),
-        ),
+    kernels = (
         (
             library.model,
             [file for one in operators for file in one.device],
@@ -96,6 +99,8 @@ def plan(library: Library) -> tuple[Step, ...]:
         ),
         (library.model, ["platform/cpu/*.cpp"], ("-O2", *model)),
     )
+    host = [*EXTENSION.host, *(file for one in operators for file in one.host)]
+    groups = [*_binding_groups(library, host), *(kernels if library.binding != "dlpack" else ())]
     steps: dict[str, Step] = {}
     for folder, globs, flags in groups:
         for path in (path for pattern in globs for path in sorted(csrc.glob(pattern))):
@@ -113,11 +118,48 @@ def plan(library: Library) -> tuple[Step, ...]:
                 f"{output}.d",
             )
     families = "-".join(sorted(library.families)) or "all"
-    output = f"{library.model}/{families}.so"
+    output = {
+        "stable": f"{library.model}/{families}.so",
+        "aten": f"{library.model}/{families}/_C.so",
+        "dlpack": f"{families}/dlpack.abi3.so",
+    }[library.binding]
     link = ("g++", "-shared", "-o", output, *steps, "-fsanitize=address", "-Wl,--no-as-needed")
-    link += (f"-L{Path(torch.__file__).parent}/lib", "-ltorch_cpu", "-ldl")
-    steps[output] = Step(f"link {output}", link, tuple(steps), output)
+    if library.binding != "dlpack":
+        link += (f"-L{Path(torch.__file__).parent}/lib", "-ltorch_cpu")
+    if library.binding == "aten":
+        link += ("-lc10", "-ltorch_python")
+    steps[output] = Step(f"link {output}", (*link, "-ldl"), tuple(steps), output)
     return tuple(steps.values())
+
+
+def _binding_groups(
+    library: Library, host: Sequence[str]
+) -> tuple[tuple[str, Sequence[str], Sequence[str]], ...]:
+    """The host side and what meets torch and Python: a folder, the files and their flags each."""
+    flags = (*HOST, *EXTENSION.flags.cxx)
+    for_torch = ("-DUSE_CUDA", *(f"-isystem{path}" for path in include_paths()))
+    python = f"-isystem{sysconfig.get_path('include')}"
+    module = EXTENSION.module
+    if library.binding == "stable":
+        major, minor = (int(part) for part in torch.__version__.split(".")[:2])
+        version = f"-DTORCH_TARGET_VERSION=0x{major:02x}{minor:02x}000000000000"
+        stable = EXTENSION.operators[0].bindings["stable"]
+        return ("host", host, flags), ("torch", stable, (*flags, version, *for_torch))
+    if library.binding == "aten":
+        csrc = library.source / EXTENSION.sources
+        (operators,) = EXTENSION.operators[0].bindings["aten"]
+        flags = (*flags, f"-DTORCH_EXTENSION_NAME={module.name.rpartition('.')[2]}")
+        unit = (*flags, *for_torch, "-include", str(csrc / operators))
+        return (
+            ("host", host, (*HOST, *EXTENSION.flags.cxx)),
+            ("aten", [module.binding], unit),
+            # torch brings pybind11, which g++ warns of with AddressSanitizer.
+            ("aten", module.python, (*flags, python, *for_torch, "-Wno-maybe-uninitialized")),
+        )
+    front = (*flags, *FRONT_END)
+    files = [file for file in host if file not in EXTENSION.split.kernels]
+    limited = (*front, "-DPy_LIMITED_API=0x030a0000", python, *for_torch)
+    return ("front", files, front), ("front", EXTENSION.split.entry_points, limited)
 
 
 def build(library: Library, jobs: int = 2, say=lambda line: None) -> Path:
@@ -174,8 +216,11 @@ def build_with(library: Library, changed: Path) -> Path:
     return made
 
 
-def environment(library: Path, seed: int = 0) -> dict[str, str]:
-    """The variables of a process that uses a library: it needs AddressSanitizer's runtime first."""
+def environment(library: Path, seed: int = 0, module: Path | None = None) -> dict[str, str]:
+    """The variables of a process that uses a library, and a module for emulated_entry_points.py.
+
+    The process needs AddressSanitizer's runtime first.
+    """
     # libstdc++ too: the other runtime looks for its function that throws as the process begins.
     first = [_file_of("libasan.so"), _file_of("libstdc++.so.6")]
     options = {
@@ -191,6 +236,7 @@ def environment(library: Path, seed: int = 0) -> dict[str, str]:
         "LD_PRELOAD": " ".join(first),
         "ASAN_OPTIONS": ":".join(f"{name}={value}" for name, value in options.items()),
         "FUSEDOPS_EMULATION": str(library),
+        "FUSEDOPS_MODULE": str(module or ""),
         "FUSEDOPS_SEED": str(seed),
         "OMP_NUM_THREADS": "1",
     }

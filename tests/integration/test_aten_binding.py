@@ -1,4 +1,4 @@
-"""The aten flavour's binding compiles against the headers of a torch it is built for.
+"""The aten flavour's binding compiles against the headers of the torches it is built for.
 
 Its wheels are built in containers; this is the compiler's word in seconds.
 """
@@ -36,7 +36,7 @@ def test_it_compiles(source, nvcc, cache):
     module = []
     if not source.endswith("library.cpp"):
         module = ["-DTORCH_EXTENSION_NAME=_C"]
-    if source.endswith("typed.cpp"):  # one unit with library.cpp
+    if source.endswith("entry_points.cpp"):  # one unit with library.cpp
         module += ["-include", str(CSRC / "torch/aten/library.cpp")]
     if source.endswith("module.cpp"):
         pybind11 = pytest.importorskip("pybind11", reason="pybind11 is not installed")

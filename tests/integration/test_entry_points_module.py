@@ -1,90 +1,47 @@
-"""The module of entry points over DLPack, without a kernel: what it refuses before it needs one."""
+"""The extension modules' entry points, with the kernels of a few families on a modelled GPU."""
 
+import json
+import shutil
 import subprocess
-import sysconfig
-from importlib.machinery import ExtensionFileLoader
-from importlib.util import module_from_spec, spec_from_loader
+import sys
 from pathlib import Path
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "emulation"))
+
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
-from torch.utils.cpp_extension import include_paths  # noqa: E402
+from emulate import ENTRY_POINTS, build_module, pytest_command, variables  # noqa: E402
 
-import fusedops  # noqa: E402
-from fusedops.extension import EXTENSION  # noqa: E402
-from fusedops.typed import entry_point  # noqa: E402
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(shutil.which("g++") is None, reason="no g++"),
+]
+FEW = ("vector_add", "bias_act")
+MORE = (*FEW, "gated", "norm")
 
-pytestmark = pytest.mark.integration
-ROOT = Path(__file__).parents[2]
-FAMILIES = ("vector_add", "norm")
 
-
-@pytest.fixture(scope="module")
-def module(tmp_path_factory):
-    """The module of two families."""
-    if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+@pytest.mark.parametrize(
+    ("name", "families"),
+    [
+        ("dlpack", FEW),
+        pytest.param("dlpack", MORE, marks=pytest.mark.nightly),
+        pytest.param("_C", MORE, marks=pytest.mark.nightly),
+    ],
+    ids=["dlpack", "dlpack of more", "_C"],
+)
+def test_entry_points_of(name, families, tmp_path):
+    if name == "dlpack" and not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
         pytest.skip("this torch has no DLPack exchange API")
-    folder = tmp_path_factory.mktemp("module")
-    source = ROOT / EXTENSION.sources
-    chosen = [one for one in EXTENSION.operators if one.name in FAMILIES]
-    globs = (*EXTENSION.host, *(glob for one in chosen for glob in one.host))
-    globs = (*(one for one in globs if one not in EXTENSION.split.kernels), "torch/dlpack/*.cpp")
-    include = (
-        *(f"-I{source}", f"-I{ROOT}/pkg/torchwheel_runtime/src/torchwheel_runtime/include"),
-        *(f"-isystem{path}" for path in (*include_paths(), sysconfig.get_path("include"))),
-    )
-    macros = ("-DTORCHWHEEL_FRONT_END", '-DTORCHWHEEL_PACKAGE="fusedops"')
-    command = ("g++", "-std=c++17", "-shared", "-fPIC", "-fvisibility=hidden", *macros, *include)
-    library = folder / "dlpack.abi3.so"
-    files = [str(path) for glob in globs for path in sorted(source.glob(glob))]
-    limited = "-DPy_LIMITED_API=0x030a0000"
-    subprocess.run([*command, limited, "-o", library, *files], check=True)
-    loader = ExtensionFileLoader("dlpack", str(library))
-    made = module_from_spec(spec_from_loader("dlpack", loader))
-    loader.exec_module(made)
-    return made
-
-
-@pytest.fixture
-def function(module, monkeypatch):
-    """Makes the module's entry point of a name."""
-
-    def made(name):
-        with monkeypatch.context() as patch:
-            patch.setattr(fusedops.typed.runtime, "entry_points", lambda package: module)
-            return entry_point(name, None)
-
-    return made
-
-
-def refusal(call, *args, **keywords):
-    with pytest.raises((TypeError, RuntimeError)) as caught:
-        call(*args, **keywords)
-    return caught.type, str(caught.value)
-
-
-def test_an_inference_tensor_is_refused_as_in_python(function):
-    x = torch.ones(2, 8)
-    with torch.inference_mode():
-        out = torch.zeros(2, 8)
-    ours = function("vector_add_fp32")
-    python = entry_point("vector_add_fp32", None)
-    expected = refusal(python, x, x, out=out)
-    assert "out: expected a tensor with a version counter, found an inference" in expected[1]
-    assert refusal(ours, x, x, out=out) == expected
-    both = function("pre_rms_norm_fp32")
-    for outs in ((out, x.clone()), (x.clone(), out)):
-        assert refusal(both, x, x.clone(), x[0].clone(), out=outs) == (
-            TypeError,
-            expected[1].replace("vector_add", "pre_rms_norm"),
-        )
-
-
-@pytest.mark.parametrize("inside", [True, False])
-def test_an_inference_tensor_is_taken_in_inference_mode(function, inside):
-    ours, x = function("vector_add_fp32"), torch.ones(2, 8)
-    expected = (RuntimeError, "vector_add: a: expected a tensor on a GPU, found cpu")
-    with torch.inference_mode(inside):
-        assert refusal(ours, x, x, out=torch.zeros(2, 8)) == expected
+    library, module = build_module(name, "sm_90", families)
+    file = tmp_path / "counts.json"
+    chosen = [word for family in families for word in ("--family", family)]
+    command = pytest_command(ENTRY_POINTS, (*chosen, f"--counts={file}"))
+    given = variables(library, 0, module)
+    done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    counts = json.loads(file.read_text())
+    assert counts["passed"] > 20
+    assert counts["launches"] > 50

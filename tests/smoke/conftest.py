@@ -5,9 +5,6 @@ import os
 import pytest
 import torch
 
-import fusedops
-from torchwheel_runtime import runtime
-
 # Else torch 2.7 and 2.8 allocate at each product with a bias (docs/ops/attention.md).
 os.environ.setdefault("TORCH_CUBLASLT_UNIFIED_WORKSPACE", "1")
 
@@ -53,12 +50,3 @@ def counted_gpu(gpu) -> torch.device:
 def anywhere() -> torch.device:
     """The GPU where there is one, else the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-@pytest.fixture
-def for_typed(anywhere) -> torch.device:
-    """Where entry points by type can be called: those of extension modules are for a GPU."""
-    modules = fusedops.status().module, runtime.entry_points("fusedops")
-    if anywhere.type == "cpu" and modules != (None, None):
-        pytest.skip("the entry points are an extension module's, and there is no GPU")
-    return anywhere

@@ -31,7 +31,9 @@ class Array:
 
 
 def install() -> None:
-    """Give the arrays their table; torch must have one."""
+    """Give the arrays their table, once: modules keep its address. torch must have one."""
+    if hasattr(Array, "keep"):
+        return
     c.pythonapi.PyCapsule_GetPointer.restype = c.c_void_p
     c.pythonapi.PyCapsule_GetPointer.argtypes = (c.py_object, c.c_char_p)
     c.pythonapi.PyCapsule_New.restype = c.py_object

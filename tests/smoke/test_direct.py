@@ -65,7 +65,6 @@ def test_what_only_the_dispatcher_can_take_is_left_to_it(gpu):
         unversioned = torch.empty_like(x)
     for first, second, keywords in (
         (x.as_subclass(Subclass), bias, {}),
-        (x.cpu(), bias.cpu(), {}),
         (asked, bias, {}),
         (x, bias, {"out": asked}),
         (x, bias, {"out": unversioned}),
@@ -90,6 +89,12 @@ def test_what_only_the_dispatcher_can_take_is_left_to_it(gpu):
         assert torch.equal(direct(asked, bias), plain)
     with pytest.raises(RuntimeError, match=r"bias_gelu: bias: expected shape \[8\]"):
         direct(x, bias[:4])
+
+
+def test_tensors_on_a_cpu_are_left_to_the_dispatcher(gpu):
+    direct = direct_call("bias_gelu")
+    x, bias = torch.randn(4, 8, device=gpu), torch.randn(8, device=gpu)
+    assert direct(x.cpu(), bias.cpu()) is NotImplemented
     with pytest.raises(RuntimeError, match="bias_gelu: bias: expected device cuda"):
         direct(x, bias.cpu())
 

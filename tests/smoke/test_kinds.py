@@ -113,10 +113,10 @@ def test_every_number_and_word_of_every_operator(case, anywhere):
 @quiet
 @pytest.mark.parametrize("wrong", ["None", "COO", "nested"])
 @pytest.mark.parametrize("op", FORMS)
-def test_entry_points_by_type(op, wrong, for_typed):
+def test_entry_points_by_type(op, wrong, anywhere):
     make, _ = WRONG[wrong]
     case = the_case(op)
-    args = case.inputs(case.tiny, torch.float32, for_typed)
+    args = case.inputs(case.tiny, torch.float32, anywhere)
     function = getattr(fusedops, f"{op}_fp32")
     for index in required(args):
         if wrong == "None" and is_optional(op, index):

@@ -1,5 +1,6 @@
 """Entry points by type: the same bits as the operators, one type each, no gradient."""
 
+import pickle
 from inspect import Parameter, signature
 from types import BuiltinFunctionType
 
@@ -77,6 +78,11 @@ def writes(op):
     return getattr(torch.ops.fusedops, op).default._schema.is_mutable
 
 
+def test_an_entry_point_is_pickled_by_its_name():
+    for function in (fusedops.rms_norm_fp32, fusedops.vector_matmul_fp32):
+        assert pickle.loads(pickle.dumps(function)) is function  # noqa: S301 - our own
+
+
 def test_entry_points_over_dlpack_have_the_operators_signatures():
     if runtime.entry_points("fusedops") is None:
         pytest.skip("no module over DLPack: another wheel than the universal one, or another torch")
@@ -121,39 +127,90 @@ def test_out_that_does_not_fit_is_refused(make, says, gpu):
         fusedops.bias_add_fp32(x, x[0], out=make(x))
 
 
-def test_what_only_the_dispatcher_can_take_is_refused_in_words(gpu):
-    if runtime.entry_points("fusedops") is None:
-        pytest.skip("no module over DLPack: another wheel than the universal one, or another torch")
+class Subclass(torch.Tensor):
+    """A tensor of its own type."""
+
+
+class Seen(TorchDispatchMode):
+    """The operators that torch ran."""
+
+    def __init__(self):
+        super().__init__()
+        self.functions = []
+
+    def __torch_dispatch__(self, function, types, args=(), keywords=None):
+        self.functions.append(function)
+        return function(*args, **(keywords or {}))
+
+
+def test_the_dispatcher_takes_what_it_alone_can_take(gpu):
     x = torch.randn(4, 8, device=gpu)
-    plain = fusedops.bias_gelu_fp32(x, x[0])
-
-    class Subclass(torch.Tensor):
-        pass
-
-    class Mode(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, args=(), keywords=None):
-            return function(*args, **(keywords or {}))
-
-    negative = torch.complex(x, x).conj().imag
-    for refused, says in (
-        (lambda: fusedops.bias_gelu_fp32(x.as_subclass(Subclass), x[0]), "subclass Subclass"),
-        (lambda: torch.func.vmap(lambda row: fusedops.bias_gelu_fp32(row, x[0]))(x), "transform"),
-        (lambda: torch.func.functionalize(fusedops.bias_gelu_fp32)(x, x[0]), "transform"),
-        (lambda: fusedops.bias_gelu_fp32(x.cpu(), x[0].cpu()), "a tensor on a GPU, found cpu"),
-        (lambda: fusedops.bias_gelu_fp32(x, x[0].cpu()), "device cuda:0 .that of x., found cpu"),
-        (lambda: fusedops.bias_gelu_fp32(negative, x[0]), "resolve_neg"),
-        (lambda: fusedops.bias_gelu_fp32(x.to_sparse(), x[0]), "bias_gelu_fp32: x: "),
-    ):
-        with pytest.raises(RuntimeError, match=says):
-            refused()
-    with Mode(), pytest.raises(RuntimeError, match="a dispatch mode"):
-        fusedops.bias_gelu_fp32(x, x[0])
-    with forward_ad.dual_level(), pytest.raises(RuntimeError, match="forward-mode"):
-        fusedops.bias_gelu_fp32(forward_ad.make_dual(x, x), x[0])
-    assert torch.equal(fusedops.bias_gelu_fp32(x, x[0]), plain)
+    call = fusedops.bias_gelu_fp32
+    plain = call(x, x[0])
+    negative = torch.complex(x, -x).conj().imag
+    with Seen() as seen:
+        assert torch.equal(call(x, x[0]), plain)
+    assert torch.ops.fusedops.bias_gelu.default in seen.functions
+    assert torch.equal(call(x.as_subclass(Subclass), x[0]), plain)
+    assert torch.equal(call(negative, x[0]), plain)
+    assert torch.equal(call(x[:, 1:1], x[0, 1:1]), plain[:, 1:1])
+    for device in ("cpu", gpu):
+        here = x.to(device)
+        assert torch.equal(call(here, here[0]), fusedops.bias_gelu(here, here[0]))
+    assert torch.allclose(torch.func.vmap(lambda row: call(row, x[0]))(x), plain)
+    assert torch.equal(torch.func.functionalize(call)(x, x[0]), plain)
     # A tensor that the transform does not know is a constant of its function.
-    summed = torch.func.vmap(lambda row: row + fusedops.bias_gelu_fp32(x, x[0])[0])(x)
+    summed = torch.func.vmap(lambda row: row + call(x, x[0])[0])(x)
     assert torch.equal(summed, x + plain[0])
+    with forward_ad.dual_level():
+        assert torch.equal(call(x, x[0]), plain)
+        with pytest.raises(NotImplementedError, match="bias_gelu"):
+            call(forward_ad.make_dual(x, x), x[0])
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's own: prototypes
+def test_a_wrong_call_is_refused_in_one_sentence(gpu):
+    x = torch.randn(4, 8, device=gpu)
+    call = fusedops.bias_gelu_fp32
+    for refused, says in (
+        (lambda: call(x), "bias_gelu_fp32() missing a required argument: 'bias'"),
+        (lambda: call(x, x[0], "none"), "bias_gelu_fp32() too many positional arguments"),
+        (lambda: call(x, x[0], x=x), "bias_gelu_fp32() multiple values for argument 'x'"),
+        (lambda: call(x, x[0], b=1), "bias_gelu_fp32() got an unexpected keyword argument 'b'"),
+        (
+            lambda: call(x, x[0], approximate=1),
+            "bias_gelu_fp32: approximate: expected a str, found int",
+        ),
+        (lambda: call(x, [1]), "bias_gelu_fp32: bias: expected a torch.Tensor, found list"),
+        (
+            lambda: call(x, x[0], out=[x]),
+            "bias_gelu_fp32: out: expected a torch.Tensor, found list",
+        ),
+        (
+            lambda: fusedops.pre_rms_norm_fp32(x, x, x[0], out=(x,)),
+            "pre_rms_norm_fp32: out: expected a tuple of 2 tensors, found tuple",
+        ),
+    ):
+        with pytest.raises(TypeError) as caught:
+            refused()
+        assert str(caught.value) == says
+
+
+@pytest.mark.parametrize("where", ["x", "bias", "half of x"])
+def test_a_result_shares_no_memory(where, gpu):
+    memory = torch.randn(8, 8, device=gpu)
+    x, bias = memory[:4], torch.randn(32, device=gpu)
+    out = {"x": x, "bias": bias.view(4, 8), "half of x": memory[2:6]}[where]
+    takes = where == "x" and next(op for op in OPS if op.name == "bias_gelu").over_arguments
+    expected = fusedops.bias_gelu(x, bias[:8])
+    if takes:
+        assert torch.equal(fusedops.bias_gelu_fp32(x, bias[:8], out=out), expected)
+        return
+    with pytest.raises(ValueError, match="bias_gelu_fp32: out: expected memory of its own"):
+        fusedops.bias_gelu_fp32(x, bias[:8], out=out)
+    y = torch.empty(8, 8, device=gpu)
+    with pytest.raises(ValueError, match="out: expected tensors that share no memory"):
+        fusedops.pre_rms_norm_fp32(x, x.clone(), bias[:8], out=(y[:4], y[2:6]))
 
 
 @pytest.mark.parametrize("made_inside", [False, True])
@@ -231,12 +288,36 @@ def test_arrays_of_another_framework(gpu):
     assert type(theirs) is array
     assert torch.equal(theirs.tensor, expected)
     assert type(fusedops.bias_gelu_fp32(x, array(bias))) is torch.Tensor
-    sums = fusedops.pre_rms_norm_fp32(array(x), array(x), array(bias))
-    for ours, other in zip(fusedops.pre_rms_norm(x, x, bias), sums, strict=True):
+    with pytest.raises(RuntimeError, match="expected a contiguous array, found strides"):
+        fusedops.bias_gelu_fp32(array(x.t()), array(bias[:8]))
+    for refused, says in (
+        (lambda: fusedops.bias_gelu_fp16(array(x), array(bias)), "has another dtype"),
+        (lambda: fusedops.bias_gelu_fp32(array(x), array(bias), out=array(x[0])), "shares memory"),
+    ):
+        with pytest.raises(RuntimeError, match=f"^bias_gelu_fp..: .*{says}"):
+            refused()
+    with pytest.raises(TypeError, match="missing a required argument: 'bias'"):
+        fusedops.bias_gelu_fp32(array(x))
+
+
+def test_results_that_are_arrays_of_another_framework(gpu):
+    functions = fusedops.pre_rms_norm_fp32, fusedops.gated_activation_fp32
+    if fusedops.status().module or not all(isinstance(f, BuiltinFunctionType) for f in functions):
+        pytest.skip("no module over DLPack with these operators")
+    other_framework.install()
+    array = other_framework.Array
+    x, gamma = torch.randn(8, 64, device=gpu), torch.randn(64, device=gpu)
+    sums = fusedops.pre_rms_norm_fp32(array(x), array(x), array(gamma))
+    for ours, other in zip(fusedops.pre_rms_norm(x, x, gamma), sums, strict=True):
         assert torch.equal(ours, other.tensor)
     gated = fusedops.gated_activation_fp32(array(x), kind="swiglu")  # a result of another shape
     assert torch.equal(gated.tensor, fusedops.gated_activation(x, kind="swiglu"))
-    with pytest.raises(RuntimeError, match="expected a contiguous array, found strides"):
-        fusedops.bias_gelu_fp32(array(x.t()), array(bias[:8]))
-    with pytest.raises(RuntimeError, match="expected a tensor on a GPU, found cpu"):
-        fusedops.bias_gelu_fp32(array(x.cpu()), array(bias.cpu()))
+
+
+def test_arrays_of_another_framework_on_a_cpu_are_refused(gpu):
+    if runtime.entry_points("fusedops") is None:
+        pytest.skip("no module over DLPack: another wheel than the universal one, or another torch")
+    other_framework.install()
+    x = other_framework.Array(torch.randn(8, 64, device=gpu).cpu())
+    with pytest.raises(RuntimeError, match="bias_gelu_fp32: expected an array on a GPU"):
+        fusedops.bias_gelu_fp32(x, x)

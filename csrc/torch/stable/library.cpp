@@ -16,28 +16,19 @@
 #include "torch/call_operator.h"
 #include "torch/types.h"
 
-#if defined(FUSEDOPS_MODEL)  // csrc/platform/cpu: the operators of a modelled GPU, for CPU tensors
-#define FUSEDOPS_DISPATCH_KEY CPU
-#define aoti_torch_cuda_mm_out aoti_torch_cpu_mm_out
-#define aoti_torch_cuda_addmm_out aoti_torch_cpu_addmm_out
-#define aoti_torch_cuda__addmm_activation aoti_torch_cpu__addmm_activation
-#else
-#define FUSEDOPS_DISPATCH_KEY CUDA
-#endif
-
 // Declared in torch/csrc/inductor/aoti_torch/generated/c_shim_cuda.h. Only a torch built for a GPU
 // has them, so they are weak. They bypass the dispatcher, so autocast does not change the types.
 extern "C" {
-__attribute__((weak)) AOTITorchError aoti_torch_cuda_mm_out(AtenTensorHandle, AtenTensorHandle,
-                                                            AtenTensorHandle);
-__attribute__((weak)) AOTITorchError aoti_torch_cuda_addmm_out(AtenTensorHandle, AtenTensorHandle,
-                                                               AtenTensorHandle, AtenTensorHandle,
-                                                               double, double);
-__attribute__((weak)) AOTITorchError aoti_torch_cuda__addmm_activation(AtenTensorHandle,
-                                                                       AtenTensorHandle,
-                                                                       AtenTensorHandle, double,
-                                                                       double, std::int32_t,
-                                                                       AtenTensorHandle*);
+__attribute__((weak)) AOTITorchError FUSEDOPS_AOTI(mm_out)(AtenTensorHandle, AtenTensorHandle,
+                                                           AtenTensorHandle);
+__attribute__((weak)) AOTITorchError FUSEDOPS_AOTI(addmm_out)(AtenTensorHandle, AtenTensorHandle,
+                                                              AtenTensorHandle, AtenTensorHandle,
+                                                              double, double);
+__attribute__((weak)) AOTITorchError FUSEDOPS_AOTI(_addmm_activation)(AtenTensorHandle,
+                                                                      AtenTensorHandle,
+                                                                      AtenTensorHandle, double,
+                                                                      double, std::int32_t,
+                                                                      AtenTensorHandle*);
 }
 
 namespace fusedops {
@@ -165,20 +156,20 @@ class StableTorch final : public Torch {
 
   void mm(const Tensor& out, const Tensor& a, const Tensor& b) override {
     TORCH_ERROR_CODE_CHECK(
-        available(aoti_torch_cuda_mm_out)(of_torch(out), of_torch(a), of_torch(b)));
+        available(FUSEDOPS_AOTI(mm_out))(of_torch(out), of_torch(a), of_torch(b)));
   }
 
   void addmm(const Tensor& out, const Tensor& row, const Tensor& a, const Tensor& b) override {
-    TORCH_ERROR_CODE_CHECK(available(aoti_torch_cuda_addmm_out)(of_torch(out), of_torch(row),
-                                                                of_torch(a), of_torch(b), 1, 1));
+    TORCH_ERROR_CODE_CHECK(available(FUSEDOPS_AOTI(addmm_out))(of_torch(out), of_torch(row),
+                                                               of_torch(a), of_torch(b), 1, 1));
   }
 
-  bool has_addmm_activation() override { return aoti_torch_cuda__addmm_activation != nullptr; }
+  bool has_addmm_activation() override { return FUSEDOPS_AOTI(_addmm_activation) != nullptr; }
 
   Tensor addmm_activation(const Tensor& row, const Tensor& a, const Tensor& b, bool gelu) override {
     AtenTensorHandle made = nullptr;
-    TORCH_ERROR_CODE_CHECK(aoti_torch_cuda__addmm_activation(of_torch(row), of_torch(a),
-                                                             of_torch(b), 1, 1, gelu, &made));
+    TORCH_ERROR_CODE_CHECK(FUSEDOPS_AOTI(_addmm_activation)(of_torch(row), of_torch(a), of_torch(b),
+                                                            1, 1, gelu, &made));
     return owned(made);
   }
 
@@ -193,25 +184,25 @@ class StableTorch final : public Torch {
   }
 };
 
-// A call's arguments on torch's stack, each of which is to be taken once.
-class Arguments {
+// Makes a GPU the current one while it lives. torch's guard is an object on the heap; asking for
+// the current device first is cheaper.
+class StableGuard {
  public:
-  // torch's guard is an object on the heap; asking for the current device first is cheaper.
-  class Guard {
-   public:
-    explicit Guard([[maybe_unused]] int gpu) {
-#if !defined(FUSEDOPS_MODEL)
-      if (gpu >= 0 && torch::stable::accelerator::getCurrentDeviceIndex() != gpu) {
-        guard_.emplace(gpu);
-      }
-#endif
-    }
+  explicit StableGuard(int index) {
+    if (gpu::kModelled || index < 0) return;
+    if (torch::stable::accelerator::getCurrentDeviceIndex() != index) guard_.emplace(index);
+  }
 
-   private:
-    std::optional<torch::stable::accelerator::DeviceGuard> guard_;
-  };
+ private:
+  std::optional<torch::stable::accelerator::DeviceGuard> guard_;
+};
 
-  explicit Arguments(const StableIValue* values) : values_(values) {}
+// A call's arguments on torch's stack, each of which is to be taken once.
+class StableStack {
+ public:
+  using Guard = StableGuard;
+
+  explicit StableStack(const StableIValue* values) : values_(values) {}
 
   Tensor tensor(std::size_t i) const { return owned(ivalue::to<AtenTensorHandle>(values_[i])); }
   OptionalTensor tensor_if(std::size_t i) const {
@@ -247,7 +238,7 @@ StableIValue to_torch(const Tensor& tensor) {
 
 void call(const Operator& op, bool into, StableIValue* stack) {
   StableTorch torch;
-  Arguments arguments(stack);
+  StableStack arguments(stack);
   std::array<Tensor, kMostResults> results;
   call_operator(op, into, torch, arguments, results.data());
   for (std::size_t i = 0; !into && i < op.results; ++i) stack[i] = to_torch(results[i]);

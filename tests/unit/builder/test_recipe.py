@@ -94,6 +94,8 @@ def test_variants_of_a_toolkit_share_what_has_the_same_name():
         "aten2.6",
         "python.cpython-311-x86_64-linux-gnu",
         "python.cpython-312-x86_64-linux-gnu",
+        "python.cpython-311-x86_64-linux-gnu-old-strings",
+        "python.cpython-312-x86_64-linux-gnu-old-strings",
     }
 
 
@@ -108,6 +110,7 @@ def test_the_old_strings_are_for_all_that_meets_torchs():
     assert {name for name, (step, *_) in groups.items() if flag in step.command} == {
         "host-old-strings",
         "aten2.6",
+        "python.cpython-312-x86_64-linux-gnu-old-strings",
     }
 
 

@@ -93,26 +93,49 @@ def test_out_that_does_not_fit_is_refused_by_the_entry_points_name():
         PYTHONS["bias_add_fp32"](x, x[0], out=torch.empty(3, 2))
 
 
-def test_a_module_over_dlpack_gets_the_schema_and_the_way_in_python():
+def stand_in(functions, made):
+    """A module that has these functions by the operator's name; `made` gets what it is given."""
+
+    def entry_point_of(package, op, suffix, parameters, results, over_arguments, text, python):
+        assert package == "fusedops"
+        made[op] = (suffix, parameters, results, over_arguments, text, python)
+        return functions.get(op)
+
+    return SimpleNamespace(entry_point=entry_point_of)
+
+
+@pytest.mark.parametrize("over_dlpack", [False, True])
+def test_a_module_gets_the_schema_and_the_way_in_python(over_dlpack, monkeypatch):
     made = {}
-
-    def entry_point_of(op, suffix, arguments, results, over_arguments, text, python):
-        made[op] = (suffix, arguments, results, text, python)
-        assert over_arguments is False
-        return len if op == "pre_rms_norm" else None
-
-    module = SimpleNamespace(entry_point=entry_point_of)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fusedops.typed.runtime, "entry_points", lambda package: module)
-        assert entry_point("pre_rms_norm_fp32", None) is len
-        assert entry_point("rms_norm_fp32", None).__name__ == "rms_norm_fp32"  # no kernel there
-        assert entry_point("rms_mlp_gemm_fp32", None).__name__ == "rms_mlp_gemm_fp32"
-    assert "rms_mlp_gemm" not in made  # it writes to an argument
-    suffix, arguments, results, text, python = made["pre_rms_norm"]
-    assert (suffix, results, python.__name__) == ("fp32", 2, "pre_rms_norm_fp32")
-    assert arguments[0] == ("x", False, False, False, None)
-    assert arguments[3][:4] == ("eps", False, True, True)
+    module = stand_in({"pre_rms_norm": len}, made)
+    monkeypatch.setattr(fusedops.typed.runtime, "entry_points", lambda package: module)
+    own = None if over_dlpack else module
+    assert entry_point("pre_rms_norm_fp32", own) is len
+    assert entry_point("rms_norm_fp32", own).__name__ == "rms_norm_fp32"  # no kernel there
+    assert entry_point("rms_mlp_gemm_fp32", own).__name__ == "rms_mlp_gemm_fp32"
+    suffix, parameters, results, over_arguments, text, python = made["pre_rms_norm"]
+    assert (suffix, results, over_arguments) == ("fp32", 2, False)
+    assert python.__name__ == "pre_rms_norm_fp32"
+    assert parameters[0] == ("x", False, False, False, False, None)
+    assert parameters[3][:5] == ("eps", False, True, False, True)
     assert text.startswith("pre_rms_norm_fp32(x, residual, gamma, *, eps=")
+    assert [name for name, *_, written, _, _ in made["rms_mlp_gemm"][1] if written] == ["residual"]
+
+
+def test_a_wrong_call_is_refused_in_one_sentence():
+    x = torch.ones(2, 4)
+    call = PYTHONS["bias_add_fp32"]
+    for refused, says in (
+        (lambda: call(x), "missing a required argument: 'bias'"),
+        (lambda: call(x, x[0], 1), "too many positional arguments"),
+        (lambda: call(x, x[0], b=1), "got an unexpected keyword argument 'b'"),
+        (
+            lambda: PYTHONS["rms_mlp_gemm_fp32"](*[x] * 5, out=x),
+            "got an unexpected keyword .*out.*",
+        ),
+    ):
+        with pytest.raises(TypeError, match=rf"^\w+_fp32\(\) {says}$"):
+            refused()
 
 
 @pytest.fixture
@@ -146,18 +169,14 @@ def test_a_compiled_call_is_not_direct(direct_calls):
 
 
 def test_the_module_over_dlpack_is_asked_for_a_direct_call_once(monkeypatch):
-    made = []
-
-    def entry_point_of(op, suffix, *rest):
-        made.append((op, suffix))
-        return None if op == "bias_relu" else len
-
-    module = SimpleNamespace(entry_point=entry_point_of)
+    made = {}
+    module = stand_in({"bias_gelu": len}, made)
     monkeypatch.setattr(fusedops.typed.runtime, "entry_points", lambda package: module)
     assert direct_call("bias_gelu") is len
     assert direct_call("bias_relu") is None
     assert direct_call("rms_mlp_gemm") is None  # it writes to an argument
-    assert made == [("bias_gelu", ""), ("bias_relu", "")]
+    assert list(made) == ["bias_gelu", "bias_relu"]
+    assert all(given[0] == "" and given[-1] is None for given in made.values())
     monkeypatch.setattr(fusedops.call, "_DIRECT", {})
     x = torch.ones(2, 4)
     for _ in range(2):
@@ -180,12 +199,6 @@ def test_all_of_them_are_the_packages():
     for name in PYTHONS:
         assert name in fusedops.__all__
         assert callable(getattr(fusedops, name))
-
-
-def test_a_modules_function_comes_first():
-    module = SimpleNamespace(bias_gelu_fp16=len)
-    assert entry_point("bias_gelu_fp16", module) is len
-    assert entry_point("bias_gelu_bf16", module).__name__ == "bias_gelu_bf16"
 
 
 @pytest.mark.parametrize("name", ["bias_gleu_fp16", "bias_gelu_fp8", "bias_gelu", "fp16"])

@@ -81,7 +81,7 @@ class Module:
             Python. The operators' own bindings are compiled with it as one unit, before it and in
             the extension's order: torch's headers take seconds to read, and are read once.
         python: files that meet Python, through pybind11; they include no torch header, so one
-            object serves every torch.
+            object serves every torch with the same std::string.
     """
 
     name: str

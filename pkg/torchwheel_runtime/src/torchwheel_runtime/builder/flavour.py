@@ -253,8 +253,8 @@ def aten(target: Target, module: Module | None) -> Flavour:
         host=ObjectGroup("host-old-strings" if old else "host", ("-O2", *strings)),
         binding=ObjectGroup(f"aten{target.torch.release}", binding),
         python=ObjectGroup(
-            f"python{python.suffix.removesuffix('.so')}",
-            (*quick, *name, *_python(python)),
+            f"python{python.suffix.removesuffix('.so')}{'-old-strings' if old else ''}",
+            (*quick, *name, *strings, *_python(python)),
         )
         if python
         else None,
