@@ -1,13 +1,11 @@
-// torch's element types, tensors and streams as the host side (ops/) sees them. The templates serve
+// torch's element types, tensors and streams as the families see them. The templates serve
 // both of torch's C++ APIs: torch::stable and ATen.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "ops/gpu.h"
-#include "ops/tensor_view.h"
-#include "ops/validate.h"
+#include "families/checks.h"
 
 // torch's own function for either flavour, from 2.6 on, and for CUDA and ROCm alike. Only a torch
 // built for a GPU has it. It is declared weak, so that the library loads in a CPU-only torch.
@@ -27,12 +25,22 @@ inline DType dtype_of(Scalar scalar) {
       return DType::bfloat16;
     case Scalar::Double:
       return DType::float64;
+    case Scalar::Bool:
+      return DType::boolean;
+    case Scalar::Char:
+      return DType::int8;
+    case Scalar::Byte:
+      return DType::uint8;
+    case Scalar::Int:
+      return DType::int32;
+    case Scalar::Long:
+      return DType::int64;
     default:
       return DType::unsupported;
   }
 }
 
-// The inverse of dtype_of, for the types that the kernels know.
+// The inverse of dtype_of, for the types that the kernels compute in.
 template <class Scalar>
 inline Scalar scalar_of(DType dtype) {
   switch (dtype) {
@@ -47,34 +55,10 @@ inline Scalar scalar_of(DType dtype) {
   }
 }
 
-// The name for an error message: Python's name of the types that people pass by mistake, torch's
-// C++ name of the others.
-template <class Scalar>
-inline const char* dtype_name_of(Scalar scalar) {
-  switch (scalar) {
-    case Scalar::Int:
-      return "int32";
-    case Scalar::Long:
-      return "int64";
-    case Scalar::Bool:
-      return "bool";
-    case Scalar::Char:
-      return "int8";
-    case Scalar::Byte:
-      return "uint8";
-    default:
-      break;
-  }
-  const DType dtype = dtype_of(scalar);
-  // toString is found by argument-dependent lookup.
-  return dtype == DType::unsupported ? toString(scalar) : name_of(dtype);
-}
-
 // The view of a tensor. `device_index` is the number of its GPU; it is ignored for other devices.
 template <class Tensor>
 TensorView view_of(const Tensor& tensor, [[maybe_unused]] int device_index) {
   const auto sizes = tensor.sizes();
-  const auto scalar = tensor.scalar_type();
 #if defined(FUSEDOPS_MODEL)  // the CPU is the GPU
   const Device device{"cuda", 0};
 #else
@@ -83,8 +67,7 @@ TensorView view_of(const Tensor& tensor, [[maybe_unused]] int device_index) {
                             : Device{tensor.is_cpu() ? "cpu" : "another kind of device", -1};
 #endif
   return {tensor.data_ptr(),
-          dtype_of(scalar),
-          dtype_name_of(scalar),
+          dtype_of(tensor.scalar_type()),
           sizes.data(),
           static_cast<std::int64_t>(sizes.size()),
           device,

@@ -1,5 +1,5 @@
 // An entry point by type (bias_gelu_fp16 …) as Python calls it: from Python's objects to values for
-// torch, with errors in the words of the operators' checks, and back to objects.
+// torch, and back to objects.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -89,11 +89,13 @@ class EntryPoint {
       values[i] = object ? value_of(name_, argument, object) : Value{};
     }
     if (named < keywords.size()) refuse_unknown(keywords);
-    return results_of(call(op_, type_, values));
+    const Output output = call(op_, type_, values);
+    return output.refused ? in_python()(*args, **keywords) : results_of(output);
   }
 
  private:
-  // The entry point of this name in Python, which knows the rules of out=.
+  // The entry point of this name in Python, which knows the rules of out= and has the words for
+  // arguments that are refused.
   py::object in_python() const {
     return py::module_::import("fusedops.typed").attr("entry_point")(name_, py::none());
   }

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/validate.h"
+#include "families/checks.h"
 #include "torch/aten/library.h"
 #include "torch/types.h"
 
@@ -191,12 +191,6 @@ torch::jit::Stack stack_of(const Operator& op, const Value* values) {
   return stack;
 }
 
-// What a tensor without strides is, for a message; null for one with strides.
-const char* kind_without_strides(const c10::TensorImpl& tensor) {
-  if (tensor.is_nested()) return "a nested tensor; call to_padded_tensor()";
-  return tensor.layout() == c10::kStrided ? nullptr : "a sparse tensor; call to_dense()";
-}
-
 bool wants_gradient(const c10::IValue& value) {
   return value.isTensor() && value.toTensor().requires_grad();
 }
@@ -206,16 +200,12 @@ bool wants_gradient(const c10::IValue& value) {
 // negatives of its values (z.conj().imag): the dispatcher would resolve it.
 void check(const Operator& op, const Type& type, const torch::jit::Stack& stack) {
   const auto name = [&] { return std::string(op.name) + "_" + type.suffix; };
-  for (std::size_t i = 0; i < stack.size(); ++i) {
-    if (!stack[i].isTensor()) continue;
-    const char* const found = kind_without_strides(*stack[i].toTensor().unsafeGetTensorImpl());
-    if (found) fail(name().c_str(), op.arguments[i].name, "a tensor with strides", found);
+  for (const c10::IValue& value : stack) {
+    if (!value.isTensor()) continue;
+    const at::Tensor& tensor = value.toTensor();
+    if (tensor.is_nested() || tensor.layout() != c10::kStrided) throw Refused(name());
   }
-  const auto scalar = stack[op.first].toTensor().scalar_type();
-  if (dtype_of(scalar) != type.dtype) {
-    fail(name().c_str(), op.arguments[op.first].name, std::string("dtype ") + type.name,
-         dtype_name_of(scalar));
-  }
+  if (dtype_of(stack[op.first].toTensor().scalar_type()) != type.dtype) throw Refused(name());
   if (c10::GradMode::is_enabled() && std::any_of(stack.begin(), stack.end(), wants_gradient)) {
     throw Error(name() + ": has no gradient; call fusedops." + op.name +
                 ", or call this one under torch.no_grad()");
@@ -275,9 +265,11 @@ Output call(const Operator& op, const Type& type, const Value* values) {
       const bool written = op.arguments[i].written && values[i].is == Value::Is::given;
       if (written) add_written(output, tensor_of(values[i]));
     }
+  } catch (const Refused&) {
+    output.refused = true;
   } catch (...) {
     torch::translate_exception_to_python(std::current_exception());
-    output = {{nullptr}, 1};
+    output = {{nullptr}, 1, false};
   }
   return output;
 }

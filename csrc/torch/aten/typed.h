@@ -50,6 +50,7 @@ struct Value {
 struct Output {
   _object* tensors[kMostResults + kMostArguments];
   std::size_t count;
+  bool refused;  // the operator does not take the arguments; there are no results
 };
 
 // The torch minor that this was built for, e.g. "2.11".

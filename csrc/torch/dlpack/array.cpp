@@ -10,31 +10,16 @@ namespace {
 
 DType dtype_of(const DLDataType& type) {
   if (type.lanes != 1) return DType::unsupported;
-  if (type.code == kDLBfloat && type.bits == 16) return DType::bfloat16;
-  if (type.code != kDLFloat) return DType::unsupported;
-  switch (type.bits) {
-    case 16:
-      return DType::float16;
-    case 32:
-      return DType::float32;
-    case 64:
-      return DType::float64;
-    default:
-      return DType::unsupported;
-  }
-}
-
-const char* name_of(const DLDataType& type) {
-  const DType dtype = dtype_of(type);
-  if (dtype != DType::unsupported) return fusedops::name_of(dtype);
-  if (type.code == kDLBool) return "bool";
-  if (type.code == kDLInt && type.lanes == 1) {
-    if (type.bits == 64) return "int64";
-    if (type.bits == 32) return "int32";
-    if (type.bits == 8) return "int8";
-  }
-  if (type.code == kDLUInt && type.bits == 8 && type.lanes == 1) return "uint8";
-  return "another type";
+  const auto is = [&](int code, int bits) { return type.code == code && type.bits == bits; };
+  if (is(kDLFloat, 32)) return DType::float32;
+  if (is(kDLFloat, 16)) return DType::float16;
+  if (is(kDLBfloat, 16)) return DType::bfloat16;
+  if (is(kDLFloat, 64)) return DType::float64;
+  if (type.code == kDLBool) return DType::boolean;
+  if (is(kDLInt, 8)) return DType::int8;
+  if (is(kDLUInt, 8)) return DType::uint8;
+  if (is(kDLInt, 32)) return DType::int32;
+  return is(kDLInt, 64) ? DType::int64 : DType::unsupported;
 }
 
 Device device_of(const DLDevice& device) {
@@ -46,7 +31,7 @@ Device device_of(const DLDevice& device) {
 
 TensorView view_of(const DLTensor& memory) {
   void* const data = static_cast<char*>(memory.data) + memory.byte_offset;
-  return {data,        dtype_of(memory.dtype),   name_of(memory.dtype), memory.shape,
+  return {data,        dtype_of(memory.dtype),   memory.shape,
           memory.ndim, device_of(memory.device), memory.strides};
 }
 
@@ -62,11 +47,11 @@ DLDataType type_of(DType dtype) {
   return {static_cast<std::uint8_t>(dtype == DType::bfloat16 ? kDLBfloat : kDLFloat), bits, 1};
 }
 
-std::int64_t bytes_of_element(const TensorView& view) {
-  if (view.dtype != DType::unsupported) return element_size(view.dtype);
-  if (has_dtype(view, "int64")) return 8;
-  if (has_dtype(view, "int32")) return 4;
-  return has_dtype(view, "another type") ? 16 : 1;  // no operator takes another type
+std::int64_t bytes_of_element(DType dtype) {
+  if (dtype == DType::unsupported) return 16;  // no operator takes another type
+  if (dtype == DType::int64) return 8;
+  if (dtype == DType::int32) return 4;
+  return dtype <= DType::float64 ? element_size(dtype) : 1;
 }
 
 }  // namespace
@@ -88,15 +73,14 @@ bool share_memory(const TensorView& a, const TensorView& b) {
       if (view.sizes[at] == 0) return std::int64_t{0};
       reach += (view.sizes[at] - 1) * view.strides[at];
     }
-    return reach * bytes_of_element(view);
+    return reach * bytes_of_element(view.dtype);
   };
   const auto begin = [](const TensorView& view) { return static_cast<const char*>(view.data); };
   return same_device(a, b) && begin(a) < begin(b) + bytes(b) && begin(b) < begin(a) + bytes(a);
 }
 
 bool same_memory(const TensorView& a, const TensorView& b) {
-  return a.data == b.data && same_shape(a, b) && is_contiguous(a) && is_contiguous(b) &&
-         has_dtype(a, b.dtype_name);
+  return a.data == b.data && is_alike(a, b) && is_contiguous(a) && is_contiguous(b);
 }
 
 Arrays::Arrays(const char* name, const ArrayType& type, const DLDevice& of)

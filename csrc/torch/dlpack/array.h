@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "families/checks.h"
 #include "families/framework.h"
-#include "ops/validate.h"
 
 namespace fusedops {
 

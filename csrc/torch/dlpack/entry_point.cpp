@@ -110,7 +110,8 @@ class Arguments {
     for (std::size_t i = 0; i < count_; ++i) at(i)->~Tensor();
   }
 
-  // Throws Error or PythonError for what the entry point does not take. `plain`: is_plain of it.
+  // Throws Error or PythonError for what the entry point does not take; Refused, where Python's has
+  // the words. `plain`: is_plain of it.
   void read(const Bound& bound, bool plain) {
     plain_ = plain;
     for (std::size_t i = 0; i < of_.arguments.size(); ++i) {
@@ -125,22 +126,19 @@ class Arguments {
       if (object == Py_None && argument.optional) continue;
       if (kind == Kind::tensor) {
         values_[i].tensor = &add(argument.text, argument.optional, object);
-        if (!first_name_) first_name_ = argument.text.c_str();
       } else if (!typed::read_value(kind, object, values_[i])) {
         refuse_value(of_, argument.text, argument.optional, kind, object);
       }
     }
-    const TensorView& view = first().view();
-    if (of_.type && view.dtype != of_.type->dtype) {
-      fail(of_.name.c_str(), first_name_, std::string("dtype ") + of_.type->name, view.dtype_name);
-    }
+    if (of_.type && first().view().dtype != of_.type->dtype) throw Refused(of_.name);
     add_outs(bound.out);
     if (!outs_) return;
-    check_versions();
-    check_memory();
+    if (!have_versions() || !have_own_memory()) throw Refused(of_.name);
   }
 
   const Tensor& first() const { return *at(0); }
+  // Whether all arrays are torch's, which Python's entry point takes.
+  bool of_torch() const { return of_torch_; }
 
   Object run() {
     const std::size_t count = of_.native.results;
@@ -173,6 +171,7 @@ class Arguments {
         type_ = type;
         device_ = memory.device;
       }
+      of_torch_ = of_torch_ && type->torch;
       const Tensor& tensor = *new (at(count_)) Tensor(borrowed(memory, object));
       ++count_;
       if (!type->torch) return tensor;
@@ -181,7 +180,7 @@ class Arguments {
                     ": expected a tensor's own values, found a view of their negatives; call "
                     "resolve_neg()");
       }
-      if (tensor.data() || elements_of(tensor.view()) == 0) return tensor;
+      if (tensor.data() || elements_of(tensor) == 0) return tensor;
       PyErr_SetString(PyExc_RuntimeError, "expected a tensor with memory, found one without");
       throw PythonError();
     } catch (const PythonError&) {
@@ -226,40 +225,30 @@ class Arguments {
     for (Py_ssize_t i = 0; i < results; ++i) add("out", true, PyTuple_GetItem(out, i));
   }
 
-  // The words are those of fusedops/kinds.py.
-  void check_versions() {
+  // Whether torch can count the writes to its tensors.
+  bool have_versions() {
     for (std::size_t i = 0; i < of_.native.results; ++i) {
       PyObject* const out = array_of(outs_[i]);
       if (!is_tensor(out)) continue;
       has_version_[i] = !is_inference(out);
-      if (has_version_[i] || inference_mode_is_enabled()) continue;
-      refuse_call(of_.name +
-                  ": out: expected a tensor with a version counter, found an inference tensor; "
-                  "call it in torch.inference_mode(), or give a clone");
+      if (!has_version_[i] && !inference_mode_is_enabled()) return false;
     }
+    return true;
   }
 
-  // No result may share memory with an argument, unless it replaces it, or with another. The words
-  // are those of fusedops/outputs.py.
-  void check_memory() {
-    const std::size_t results = of_.native.results;
-    for (std::size_t i = 0; i < results; ++i) {
-      const TensorView& out = outs_[i].view();
+  // No result may share memory with an argument, unless it replaces it, or with another.
+  bool have_own_memory() const {
+    for (std::size_t i = 0; i < of_.native.results; ++i) {
       for (std::size_t j = 0; j < i; ++j) {
-        if (share_memory(out, outs_[j].view())) {
-          fail(of_.name.c_str(), "out", "tensors that share no memory", "two that do");
-        }
+        if (share_memory(outs_[i], outs_[j])) return false;
       }
       for (std::size_t a = 0; a < of_.arguments.size(); ++a) {
         const Tensor* const argument = values_[a].tensor;  // null for what is no tensor
-        if (!argument || !share_memory(out, argument->view())) continue;
-        if (of_.over_arguments && same_memory(out, argument->view())) continue;
-        fail(
-            of_.name.c_str(), "out",
-            of_.over_arguments ? "memory of its own, or all of an argument's" : "memory of its own",
-            "memory that it shares with " + of_.arguments[a].text);
+        if (!argument || !share_memory(outs_[i], *argument)) continue;
+        if (!of_.over_arguments || !same_memory(outs_[i], *argument)) return false;
       }
     }
+    return true;
   }
 
   const EntryPoint& of_;
@@ -270,9 +259,8 @@ class Arguments {
   const ArrayType* type_ = nullptr;  // of the first array, as is
   DLDevice device_{};
   const Tensor* outs_ = nullptr;
-  const char* first_name_ = nullptr;
   bool has_version_[kMostResults] = {};  // of the caller's arrays for the results
-  bool plain_ = false, checked_ = false, grad_ = false;
+  bool plain_ = false, checked_ = false, grad_ = false, of_torch_ = true;
 };
 
 Object call_slow(const EntryPoint& of, const PythonCall& given) {
@@ -305,13 +293,15 @@ void refuse_value(const EntryPoint& of, const std::string& argument, bool option
 
 Object call_by_type(const EntryPoint& of, const PythonCall& given) {
   Arguments arguments(of);
-  arguments.read(bind(of, given), false);
   try {
+    arguments.read(bind(of, given), false);
     return arguments.run();
   } catch (const torchwheel::NoKernel&) {
     // The first call on a GPU, where the loader chooses its kernels; or a GPU that has none.
-    return call_slow(of, given);
+  } catch (const Refused&) {
+    if (!arguments.of_torch()) throw;
   }
+  return call_slow(of, given);
 }
 
 Object call_directly(const EntryPoint& of, const PythonCall& given) {
@@ -330,6 +320,8 @@ Object call_directly(const EntryPoint& of, const PythonCall& given) {
   try {
     return arguments.run();
   } catch (const torchwheel::NoKernel&) {
+    return Object::borrowed(Py_NotImplemented);
+  } catch (const Refused&) {
     return Object::borrowed(Py_NotImplemented);
   }
 }
