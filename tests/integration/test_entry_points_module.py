@@ -14,7 +14,7 @@ from torch.utils.cpp_extension import include_paths  # noqa: E402
 
 import fusedops  # noqa: E402
 from fusedops.extension import EXTENSION  # noqa: E402
-from fusedops.typed import entry_point  # noqa: E402
+from fusedops.typed import direct_call, entry_point  # noqa: E402
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def function(module, monkeypatch):
 
 
 def refusal(call, *args, **keywords):
-    with pytest.raises((TypeError, RuntimeError)) as caught:
+    with pytest.raises((RuntimeError, TypeError, ValueError)) as caught:
         call(*args, **keywords)
     return caught.type, str(caught.value)
 
@@ -85,6 +85,29 @@ def test_an_inference_tensor_is_refused_as_in_python(function):
 @pytest.mark.parametrize("inside", [True, False])
 def test_an_inference_tensor_is_taken_in_inference_mode(function, inside):
     ours, x = function("vector_add_fp32"), torch.ones(2, 8)
-    expected = (RuntimeError, "vector_add: a: expected a tensor on a GPU, found cpu")
+    expected = (RuntimeError, "vector_add_fp32: a: expected a tensor on a GPU, found cpu")
     with torch.inference_mode(inside):
         assert refusal(ours, x, x, out=torch.zeros(2, 8)) == expected
+
+
+X = torch.ones(2, 8)
+WRONG = {
+    "shape": ((X, X[0]), {}),
+    "type": ((X, X.double()), {}),
+    "another type": ((X.half(), X.half()), {}),
+    "by name": ((X,), {"b": X[0]}),
+    "out over half of an argument": ((X[:1], X[1:]), {"out": X.flatten()[4:12].view(1, 8)}),
+}
+
+
+@pytest.mark.parametrize("why", WRONG)
+def test_a_wrong_call_is_refused_as_in_python(why, function):
+    args, keywords = WRONG[why]
+    expected = refusal(entry_point("vector_add_fp32", None), *args, **keywords)
+    assert expected[0] is ValueError
+    assert refusal(function("vector_add_fp32"), *args, **keywords) == expected
+
+
+def test_a_direct_call_that_is_refused_is_left_to_the_dispatcher(module, monkeypatch):
+    monkeypatch.setattr(fusedops.typed.runtime, "entry_points", lambda package: module)
+    assert direct_call("vector_add")(X, X[0]) is NotImplemented

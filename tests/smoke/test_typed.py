@@ -117,7 +117,7 @@ def test_results_go_to_the_callers_tensors(case, dtype, gpu):
 )
 def test_out_that_does_not_fit_is_refused(make, says, gpu):
     x = torch.ones(2, 3, device=gpu)
-    with pytest.raises((RuntimeError, ValueError, TypeError), match=f"out: expected {says}"):
+    with pytest.raises((ValueError, TypeError), match=f"out: expected {says}"):
         fusedops.bias_add_fp32(x, x[0], out=make(x))
 
 
@@ -140,12 +140,13 @@ def test_what_only_the_dispatcher_can_take_is_refused_in_words(gpu):
         (lambda: torch.func.vmap(lambda row: fusedops.bias_gelu_fp32(row, x[0]))(x), "transform"),
         (lambda: torch.func.functionalize(fusedops.bias_gelu_fp32)(x, x[0]), "transform"),
         (lambda: fusedops.bias_gelu_fp32(x.cpu(), x[0].cpu()), "a tensor on a GPU, found cpu"),
-        (lambda: fusedops.bias_gelu_fp32(x, x[0].cpu()), "device cuda:0 .that of x., found cpu"),
         (lambda: fusedops.bias_gelu_fp32(negative, x[0]), "resolve_neg"),
         (lambda: fusedops.bias_gelu_fp32(x.to_sparse(), x[0]), "bias_gelu_fp32: x: "),
     ):
         with pytest.raises(RuntimeError, match=says):
             refused()
+    with pytest.raises(ValueError, match=r"bias: expected device cuda:\d .that of x., found cpu"):
+        fusedops.bias_gelu_fp32(x, x[0].cpu())
     with Mode(), pytest.raises(RuntimeError, match="a dispatch mode"):
         fusedops.bias_gelu_fp32(x, x[0])
     with forward_ad.dual_level(), pytest.raises(RuntimeError, match="forward-mode"):
@@ -187,9 +188,7 @@ def test_what_an_entry_point_is_not_for_is_refused_in_words(gpu):
         fusedops.bias_gelu_fp32(asked, x[0])
     with torch.no_grad():
         assert torch.equal(fusedops.bias_gelu_fp32(asked, x[0]), fusedops.bias_gelu(x, x[0]))
-    with pytest.raises(
-        (RuntimeError, ValueError), match="x: expected dtype float16, found float32"
-    ):
+    with pytest.raises(ValueError, match="x: expected dtype float16, found float32"):
         fusedops.bias_gelu_fp16(x, x[0])
 
 
