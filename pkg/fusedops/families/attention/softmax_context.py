@@ -1,6 +1,6 @@
 """softmax_context: attention over a workspace's cache, of a prompt or of a further token."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _OP = "softmax_context"
 
 
-def softmax_context(  # noqa: PLR0912 - a prompt and a step
+def softmax_context(
     qkv: Tensor,
     mask: Tensor | None = None,
     alibi: Tensor | None = None,
@@ -103,7 +103,8 @@ def softmax_context(  # noqa: PLR0912 - a prompt and a step
     mask, alibi = checks.mask_of_kind(_OP, mask, mask_kind), checks.slopes(alibi)
     rotary = rotary_dim, rotary_style, theta
     is_step = qkv.dim() == 3 and qkv.shape[0] > 0 and qkv.shape[1] == 1
-    # A step's operator sees all but the layer, and refuses before it writes: ask for words then.
+    # A step's operator sees all but the layer, and refuses a wrong call before it writes. So the
+    # checks, which have the words, wait until it has.
     checked = is_compiling() or not is_step or not 0 <= layer_id < sizes.layers
     if checked:
         _check(workspace, qkv, layer_id, heads, kv_heads, rotary)
@@ -130,29 +131,47 @@ def softmax_context(  # noqa: PLR0912 - a prompt and a step
             if _host_counts(qkv):
                 workspace.restart(tokens)
         return attend(q, k, v, mask, alibi, scale=scale, causal=causal, window=window)
-    host_counts = _host_counts(qkv)
-    out = memory.context[:batch]
+    options = {
+        "heads": heads,
+        "kv_heads": kv_heads,
+        "scale": scale,
+        "rotary_dim": rotary_dim,
+        "rotary_style": rotary_style,
+        "theta": theta,
+        "window": window,
+    }
+    if checked:
+        return _step(workspace, qkv, mask, alibi, layer_id, last, options)
     try:
-        if host_counts:
-            workspace.check_room(1, _OP, "qkv")
-            _check_mask_length(mask, workspace.tokens + 1)
-        call_in_place(
-            *(ops.softmax_context_step, qkv, mask, alibi),
-            *(memory.keys[layer_id], memory.values[layer_id]),
-            *(memory.positions, memory.counters, memory.partials, out),
-            heads=heads,
-            kv_heads=kv_heads,
-            scale=scale,
-            rotary_dim=rotary_dim,
-            rotary_style=rotary_style,
-            theta=theta,
-            window=window,
-            advance=last,
-        )
+        return _step(workspace, qkv, mask, alibi, layer_id, last, options)
     except Exception:
-        if not checked:
-            _check(workspace, qkv, layer_id, heads, kv_heads, rotary)
+        _check(workspace, qkv, layer_id, heads, kv_heads, rotary)
         raise
+
+
+def _step(
+    workspace: "Workspace",
+    qkv: Tensor,
+    mask: Tensor | None,
+    alibi: Tensor | None,
+    layer_id: int,
+    last: bool,
+    options: dict[str, Any],
+) -> Tensor:
+    """A token of each sequence. What is wrong is refused before anything is written."""
+    host_counts = _host_counts(qkv)
+    if host_counts:
+        workspace.check_room(1, _OP, "qkv")
+        _check_mask_length(mask, workspace.tokens + 1)
+    memory = workspace.memory
+    out = memory.context[: qkv.shape[0]]
+    call_in_place(
+        *(ops.softmax_context_step, qkv, mask, alibi),
+        *(memory.keys[layer_id], memory.values[layer_id]),
+        *(memory.positions, memory.counters, memory.partials, out),
+        **options,
+        advance=last,
+    )
     if last and host_counts:
         workspace.count(1)
     return out
