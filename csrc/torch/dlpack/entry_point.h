@@ -41,7 +41,7 @@ struct PythonCall {
 
 // The functions throw what module.cpp makes an exception of Python.
 
-// A call by type. What it cannot take it refuses in words.
+// A call by type. What it cannot take it refuses in words; what the operator refuses, `slow` does.
 Object call_by_type(const EntryPoint& of, const PythonCall& given);
 
 // A direct call: NotImplemented for what only the dispatcher can take, or can refuse.
