@@ -57,7 +57,7 @@ _SETUP = """\
 import glob, sys
 from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CUDAExtension
-sources = sorted(glob.glob("csrc/kernels/*.cu") + glob.glob("csrc/ops/*.cpp"))
+sources = sorted(glob.glob("csrc/kernels/*.cu") + glob.glob("csrc/families/*.cpp"))
 setup(name="usual", version="1", packages=[], cmdclass={"build_ext": BuildExtension}, ext_modules=[
     CUDAExtension("usual._C", [*sources, "binding.cpp"], include_dirs=["/src/csrc"],
                   extra_compile_args={"cxx": ["-O2"], "nvcc": ["-O3"]})])
@@ -125,7 +125,7 @@ def _usual_project(folder: Path) -> None:
     """The same sources with torch/extension.h in every file."""
     shutil.copytree(ROOT / "csrc", folder / "csrc")
     shutil.copytree(INCLUDE / "torchwheel", folder / "csrc" / "torchwheel")
-    for source in [*folder.glob("csrc/kernels/*.cu"), *folder.glob("csrc/ops/*.cpp")]:
+    for source in [*folder.glob("csrc/kernels/*.cu"), *folder.glob("csrc/families/*.cpp")]:
         source.write_text(f"#include <torch/extension.h>\n{source.read_text()}")
     torch = folder / "csrc" / "torch"
     binding = [*sorted(torch.glob("families/*.cpp")), torch / "aten" / "typed.cpp"]

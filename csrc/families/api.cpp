@@ -7,14 +7,10 @@ Gpu gpu_of(const TensorView& tensor) {
   return {index, Call::current().framework().current_stream(index)};
 }
 
-std::optional<TensorView> view_if(const OptionalTensor& tensor) {
-  return tensor ? std::optional<TensorView>(tensor->view()) : std::nullopt;
-}
-
 void* data_of(const OptionalTensor& tensor) { return tensor ? tensor->data() : nullptr; }
 
 Tensor contiguous(const Tensor& tensor) {
-  if (is_contiguous(tensor.view())) return tensor;
+  if (is_contiguous(tensor)) return tensor;
   return Call::current().framework().contiguous(tensor);
 }
 
@@ -34,11 +30,11 @@ OptionalTensor on_16_bytes_if(const OptionalTensor& tensor) {
 Tensor empty_like(const Tensor& tensor) { return Call::current().result(tensor, tensor.view()); }
 
 Tensor empty(const Tensor& like, const std::vector<std::int64_t>& sizes, DType dtype) {
-  return Call::current().result(like, shaped_like(like.view(), sizes, dtype));
+  return Call::current().result(like, shaped_like(like, sizes, dtype));
 }
 
 Tensor temporary(const Tensor& like, const std::vector<std::int64_t>& sizes, DType dtype) {
-  return Call::current().temporary(like, shaped_like(like.view(), sizes, dtype));
+  return Call::current().temporary(like, shaped_like(like, sizes, dtype));
 }
 
 Tensor empty_bytes(const Tensor& like, std::int64_t count) {

@@ -8,13 +8,12 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "families/call.h"
+#include "families/checks.h"
 #include "families/registrar.h"
 #include "families/tensor.h"
-#include "ops/validate.h"
 
 namespace fusedops {
 
@@ -22,7 +21,6 @@ namespace fusedops {
 Gpu gpu_of(const TensorView& tensor);
 
 // The functions ..._if and data_of take a tensor argument that may be None.
-std::optional<TensorView> view_if(const OptionalTensor& tensor);
 void* data_of(const OptionalTensor& tensor);
 
 // The tensor, or a contiguous copy.
@@ -37,20 +35,5 @@ Tensor empty_like(const Tensor& tensor);
 Tensor empty(const Tensor& like, const std::vector<std::int64_t>& sizes, DType dtype);
 Tensor temporary(const Tensor& like, const std::vector<std::int64_t>& sizes, DType dtype);
 Tensor empty_bytes(const Tensor& like, std::int64_t count);
-
-// A tensor argument with the name its schema gives it.
-inline Argument named(const char* name, const Tensor& tensor) { return {name, tensor.view()}; }
-
-// The argument with its name in the form that the checks take; it may be None.
-class NamedIf {
- public:
-  NamedIf(const char* name, const OptionalTensor& tensor) {
-    if (tensor) argument_.emplace(named(name, *tensor));
-  }
-  const Argument* get() const { return argument_ ? &*argument_ : nullptr; }
-
- private:
-  std::optional<Argument> argument_;
-};
 
 }  // namespace fusedops

@@ -1,5 +1,5 @@
 // Bias + activation, and the gradients.
-#include "ops/bias_act.h"
+#include "families/bias_act.h"
 
 #include <string>
 #include <tuple>
@@ -12,49 +12,59 @@ struct BiasAct {
   using Pair = std::tuple<Tensor, Tensor>;
 
   static Tensor bias_add(const Tensor& x, const Tensor& bias) {
-    return bias_act("bias_add", Activation::identity, x, bias);
+    return bias_act(Activation::identity, x, bias);
   }
 
   static Tensor bias_relu(const Tensor& x, const Tensor& bias) {
-    return bias_act("bias_relu", Activation::relu, x, bias);
+    return bias_act(Activation::relu, x, bias);
   }
 
   static Tensor bias_gelu(const Tensor& x, const Tensor& bias, const std::string& approximate) {
-    constexpr const char* op = "bias_gelu";
-    return bias_act(op, ops::gelu_form(op, approximate), x, bias);
+    return bias_act(gelu_form(approximate), x, bias);
   }
 
   static Pair bias_relu_backward(const Tensor& grad, const Tensor& x, const Tensor& bias) {
-    return bias_act_backward("bias_relu_backward", Activation::relu, grad, x, bias);
+    return bias_act_backward(Activation::relu, grad, x, bias);
   }
 
   static Pair bias_gelu_backward(const Tensor& grad, const Tensor& x, const Tensor& bias,
                                  const std::string& approximate) {
-    constexpr const char* op = "bias_gelu_backward";
-    return bias_act_backward(op, ops::gelu_form(op, approximate), grad, x, bias);
+    return bias_act_backward(gelu_form(approximate), grad, x, bias);
   }
 
  private:
-  static Tensor bias_act(const char* op, Activation activation, const Tensor& x,
-                         const Tensor& bias) {
-    const TensorView& view = x.view();
-    const auto call = ops::check_bias_act(op, activation, view, bias.view());
+  static Activation gelu_form(const std::string& approximate) {
+    require(approximate == "tanh" || approximate == "none");
+    return approximate == "tanh" ? Activation::gelu_tanh : Activation::gelu_erf;
+  }
+
+  static kernels::BiasAct checked(Activation activation, const Tensor& x, const Tensor& bias) {
+    require(has_rows(x) && is_row_of(bias, x));
+    check_on_gpu("x", x);
+    return {x.view().dtype, activation, rows_of(x), cols_of(x)};
+  }
+
+  static Tensor bias_act(Activation activation, const Tensor& x, const Tensor& bias) {
+    const kernels::BiasAct call = checked(activation, x, bias);
     const Tensor in = contiguous(x), b = contiguous(bias);
-    Tensor y = empty_like(in);
-    ops::bias_act(op, call, y.data(), in.data(), b.data(), gpu_of(view));
+    const Tensor y = empty_like(in);
+    launch_bias_act(call, y.data(), in.data(), b.data(), gpu_of(x));
     return y;
   }
 
-  static Pair bias_act_backward(const char* op, Activation activation, const Tensor& grad,
-                                const Tensor& x, const Tensor& bias) {
-    const TensorView& view = x.view();
-    const auto call = ops::check_bias_act_backward(op, activation, grad.view(), view, bias.view());
+  static Pair bias_act_backward(Activation activation, const Tensor& grad, const Tensor& x,
+                                const Tensor& bias) {
+    const kernels::BiasAct call = checked(activation, x, bias);
+    require(is_alike(grad, x));
     const Tensor g = on_16_bytes(grad), in = on_16_bytes(x), b = contiguous(bias);
-    Tensor grad_x = empty_like(in), grad_bias = empty_like(b);
-    const Gpu on = gpu_of(view);
+    const Tensor grad_x = empty_like(in), grad_bias = empty_like(b);
+    const Gpu on = gpu_of(x);
     const Tensor scratch = empty_bytes(in, FUSEDOPS_KERNEL(on, bias_act_backward_scratch)(call));
-    ops::bias_act_backward(op, call, grad_x.data(), grad_bias.data(), g.data(), in.data(), b.data(),
-                           scratch.data(), on);
+    if (call.cols > 0) {  // with no rows, a zero gradient of the bias must still be written
+      check_launch(on, FUSEDOPS_KERNEL(on, bias_act_backward)(call, grad_x.data(), grad_bias.data(),
+                                                              g.data(), in.data(), b.data(),
+                                                              scratch.data(), on.stream));
+    }
     return {grad_x, grad_bias};
   }
 };

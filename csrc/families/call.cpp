@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "ops/validate.h"
+#include "families/checks.h"
 #include "platform/host.h"
 
 namespace fusedops {
@@ -16,9 +16,9 @@ Call*& call_of_thread() {
 
 }  // namespace
 
-Call::Call(const char* op, Framework& framework, const Tensor* outs, std::size_t results,
+Call::Call(const char* name, Framework& framework, const Tensor* outs, std::size_t results,
            const Tensor* memory)
-    : op_(op),
+    : name_(name),
       framework_(framework),
       outs_(outs),
       results_(results),
@@ -32,10 +32,10 @@ Call& Call::current() { return *call_of_thread(); }
 Tensor Call::result(const Tensor& like, const TensorView& wanted) {
   if (!outs_) return framework_.allocate(like, wanted);
   if (next_ == results_) {
-    throw Error(std::string(op_) + ": makes more results than its schema has");
+    throw Error(std::string(name_) + ": makes more results than its schema has");
   }
   const Tensor& out = outs_[next_++];
-  check_out(op_, out.view(), wanted);
+  check_out(out, wanted);
   return out;
 }
 
@@ -48,9 +48,9 @@ Tensor Call::temporary(const Tensor& like, const TensorView& wanted) {
 std::int64_t Call::take(const TensorView& wanted) {
   constexpr std::int64_t alignment = 256;
   const std::int64_t end = taken_ + elements_of(wanted) * element_size(wanted.dtype);
-  const std::int64_t held = elements_of(memory_->view());
+  const std::int64_t held = elements_of(*memory_);
   if (end > held) {
-    fail(op_, "workspace", "room for " + std::to_string(end) + " bytes of temporaries",
+    fail("workspace", "room for " + std::to_string(end) + " bytes of temporaries",
          std::to_string(held));
   }
   return std::exchange(taken_, (end + alignment - 1) / alignment * alignment);

@@ -12,15 +12,16 @@ namespace fusedops {
 
 class Call {
  public:
-  // `op` is the name for error messages. `outs`: tensors for the results; null: they are
+  // `name` is for error messages. `outs`: tensors for the results; null: they are
   // allocated. `memory`: bytes for temporaries; null: they are allocated.
-  Call(const char* op, Framework& framework, const Tensor* outs = nullptr, std::size_t results = 0,
-       const Tensor* memory = nullptr);
+  Call(const char* name, Framework& framework, const Tensor* outs = nullptr,
+       std::size_t results = 0, const Tensor* memory = nullptr);
   Call(const Call&) = delete;
   ~Call();
 
   static Call& current();
 
+  const char* name() const { return name_; }
   Framework& framework() const { return framework_; }
   bool has_memory() const { return memory_ != nullptr; }
   // A tensor for the next result, with the sizes and the dtype of `wanted`.
@@ -31,7 +32,7 @@ class Call {
   // Where in the memory, in bytes, the next temporary begins.
   std::int64_t take(const TensorView& wanted);
 
-  const char* const op_;
+  const char* const name_;
   Framework& framework_;
   const Tensor* const outs_;
   const std::size_t results_;

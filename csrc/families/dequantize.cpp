@@ -1,21 +1,23 @@
 // dequantize.
-#include "ops/dequantize.h"
+#include "families/dequantize.h"
 
 #include "families/api.h"
 
 namespace fusedops {
 
 struct Dequantize {
-  static Tensor dequantize(const Tensor& weight, const Tensor& scale, const ElementType& dtype) {
-    constexpr const char* op = "dequantize";
-    const TensorView view = weight.view(), scale_view = scale.view();
-    const auto call =
-        ops::check_dequantize(op, {"weight", view}, {"scale", scale_view}, dtype.dtype, dtype.name);
-    check_on_gpu(op, {"weight", view});
+  static Tensor dequantize(const Tensor& weight, const Tensor& scale, DType dtype) {
+    const TensorView& view = weight.view();
+    const bool packed = view.dtype == DType::uint8;
+    require(is_up_to_32_bits(dtype) && (packed || view.dtype == DType::int8) && view.dim == 2 &&
+            is_scale(scale, weight));
+    check_on_gpu("weight", weight);
     const Tensor in = on_16_bytes(weight), by = contiguous(scale);
-    const Tensor result =
-        empty(weight, {view.sizes[0], ops::dequantized_cols(view, call)}, call.dtype);
-    ops::dequantize(op, call, result.data(), in.data(), by.data(), gpu_of(view));
+    const std::int64_t rows = view.sizes[0], cols = view.sizes[1] * (packed ? 2 : 1);
+    const Tensor result = empty(weight, {rows, cols}, dtype);
+    const std::int64_t group = rows * cols / by.view().sizes[0];
+    launch_dequantize({dtype, packed, rows * cols, group}, result.data(), in.data(), by.data(),
+                      gpu_of(weight));
     return result;
   }
 };

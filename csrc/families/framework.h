@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "families/gpu.h"
 #include "families/tensor.h"
-#include "ops/gpu.h"
 
 namespace fusedops {
 

@@ -1,85 +1,78 @@
 // Products of matrices with weights, and what is fused with them. Products of normalised rows are
-// in gemm_norm.h, the products themselves in gemm_products.h.
-#include "families/gemm_norm.h"
+// in gemm_norm.cpp, the products themselves in gemm_products.cpp.
+#include "families/gemm_products.h"
 
 namespace fusedops {
 
-struct Gemm : GemmNorm {
+struct Gemm {
   static Tensor vector_matmul(const Tensor& x, const Tensor& weight) {
-    return linear("vector_matmul", x, weight, nullptr, std::nullopt);
+    return linear(x, {weight}, std::nullopt);
   }
 
   static Tensor vector_matmul_int8(const Tensor& x, const Tensor& weight, const Tensor& scale) {
-    return linear("vector_matmul_int8", x, weight, &scale, std::nullopt);
+    return linear(x, {weight, &scale}, std::nullopt);
   }
 
   static Tensor linear_layer(const Tensor& x, const Tensor& weight, const OptionalTensor& bias) {
-    return linear("linear_layer", x, weight, nullptr, bias);
+    return linear(x, {weight}, bias);
   }
 
   static Tensor linear_layer_int8(const Tensor& x, const Tensor& weight, const Tensor& scale,
                                   const OptionalTensor& bias) {
-    return linear("linear_layer_int8", x, weight, &scale, bias);
+    return linear(x, {weight, &scale}, bias);
   }
 
   static Tensor fused_gemm_gelu(const Tensor& x, const Tensor& weight, const Tensor& bias,
                                 const Tensor& weight2) {
-    return gemm_gelu("fused_gemm_gelu", x, weight, nullptr, bias, weight2, nullptr);
+    return gemm_gelu(x, {weight}, bias, {weight2});
   }
 
   static Tensor fused_gemm_gelu_int8(const Tensor& x, const Tensor& weight, const Tensor& scale,
                                      const Tensor& bias, const Tensor& weight2,
                                      const Tensor& scale2) {
-    return gemm_gelu("fused_gemm_gelu_int8", x, weight, &scale, bias, weight2, &scale2);
+    return gemm_gelu(x, {weight, &scale}, bias, {weight2, &scale2});
   }
 
+  // The product of q's transpose [e c, s] and weight [s, m], for q [s, e, c].
   static Tensor einsum_sec_sm_ecm(const Tensor& q, const Tensor& weight) {
-    constexpr const char* op = "einsum_sec_sm_ecm";
-    const Argument in = named("q", q), by = named("weight", weight);
-    const ops::Product call = ops::check_einsum(op, in, by);
-    check_on_gpu(op, in);
+    const TensorView& view = q.view();
+    require(is_floating(view) && view.dim == 3 && is_weight({weight}, view, view.sizes[0]));
+    check_on_gpu("q", q);
+    const std::int64_t* const s = view.sizes;
+    const Product call{view.dtype, s[1] * s[2], s[0], cols_of(weight), 0, {}};
     const Tensor columns =
         torch().matrix(contiguous(q), transposed(matrix_of(call.inner, call.rows)));
     // Reading the transpose costs the BLAS library up to four times as much where its columns are
     // not whole vectors. Then a contiguous copy is faster.
     const bool vectors = call.rows * element_size(call.dtype) % kVectorBytes == 0;
     const Tensor transpose = vectors ? columns : contiguous(columns);
-    const Tensor out =
-        empty(transpose, {in.tensor.sizes[1], in.tensor.sizes[2], call.width}, call.dtype);
+    const Tensor out = empty(transpose, {s[1], s[2], call.width}, call.dtype);
     if (vectors) {
-      Products::multiply(call, out, transpose, weight, std::nullopt);
+      multiply(call, out, transpose, weight);
     } else {
-      Products::product(op, call, out, transpose, {"weight", weight});
+      run_product(call, out, transpose, {weight});
     }
     return out;
   }
 
  private:
-  static Tensor linear(const char* op, const Tensor& x, const Tensor& weight, const Tensor* scale,
-                       const OptionalTensor& bias) {
-    const Argument in = named("x", x);
-    const Factor by("weight", weight, "scale", scale);
-    const ops::Product call = ops::check_product(op, in, by.checked());
-    if (bias) {
-      ops::check_bias(op, named("bias", *bias), in, by.checked());
-    }
-    check_on_gpu(op, in);
-    const Tensor out = empty(x, ops::sizes_like(in.tensor, call.width), call.dtype);
-    Products::product(op, call, out, Products::matrix(call, x), by, bias);
+  static Tensor linear(const Tensor& x, const Factor& weight, const OptionalTensor& bias) {
+    const Product call = checked_product(x, weight);
+    require(!bias || is_row(*bias, x, call.width));
+    check_on_gpu("x", x);
+    const Tensor out = empty(x, sizes_with(x, call.width), call.dtype);
+    run_product(call, out, as_rows(call, x), weight, bias);
     return out;
   }
 
-  static Tensor gemm_gelu(const char* op, const Tensor& x, const Tensor& weight,
-                          const Tensor* scale, const Tensor& bias, const Tensor& weight2,
-                          const Tensor* scale2) {
-    const Argument in = named("x", x);
-    const Factor up("weight", weight, "scale", scale), down("weight2", weight2, "scale2", scale2);
-    const ops::Product first = ops::check_product(op, in, up.checked(), {Activation::gelu_tanh});
-    ops::check_bias(op, named("bias", bias), in, up.checked());
-    const ops::Product second = ops::check_next(op, first, in, down.checked(), up.checked());
-    check_on_gpu(op, in);
-    const Tensor out = empty(x, ops::sizes_like(in.tensor, second.width), second.dtype);
-    Products::both(op, first, second, out, Products::matrix(first, x), up, bias, down);
+  static Tensor gemm_gelu(const Tensor& x, const Factor& up, const Tensor& bias,
+                          const Factor& down) {
+    const Product first = checked_product(x, up, {Activation::gelu_tanh});
+    require(is_row(bias, x, first.width));
+    const Product second = checked_next(first, x, down);
+    check_on_gpu("x", x);
+    const Tensor out = empty(x, sizes_with(x, second.width), second.dtype);
+    run_both(first, second, out, as_rows(first, x), up, bias, down);
     return out;
   }
 };
@@ -89,17 +82,9 @@ FUSEDOPS_FAMILY(gemm, m) {
   m.op<&Gemm::linear_layer>("linear_layer");
   m.op<&Gemm::fused_gemm_gelu>("fused_gemm_gelu");
   m.op<&Gemm::einsum_sec_sm_ecm>("einsum_sec_sm_ecm");
-  m.op<&Gemm::qkv_gemm>("qkv_gemm");
-  m.op<&Gemm::rms_qkv_gemm>("rms_qkv_gemm");
-  m.op<&Gemm::mlp_gemm>("mlp_gemm");
-  m.op<&Gemm::rms_mlp_gemm>("rms_mlp_gemm");
   m.op<&Gemm::vector_matmul_int8>("vector_matmul_int8");
   m.op<&Gemm::linear_layer_int8>("linear_layer_int8");
   m.op<&Gemm::fused_gemm_gelu_int8>("fused_gemm_gelu_int8");
-  m.op<&Gemm::qkv_gemm_int8>("qkv_gemm_int8");
-  m.op<&Gemm::rms_qkv_gemm_int8>("rms_qkv_gemm_int8");
-  m.op<&Gemm::mlp_gemm_int8>("mlp_gemm_int8");
-  m.op<&Gemm::rms_mlp_gemm_int8>("rms_mlp_gemm_int8");
 }
 
 }  // namespace fusedops

@@ -24,12 +24,6 @@ struct Parameter {
   bool optional;  // takes None
 };
 
-// An element type, also one that the kernels do not know.
-struct ElementType {
-  DType dtype;
-  const char* name;
-};
-
 // The value of an argument, in the member for its kind.
 struct Value {
   const Tensor* tensor;  // null for None
@@ -38,7 +32,7 @@ struct Value {
     std::int64_t integer;
     bool flag;
     const char* text;  // UTF-8
-    ElementType dtype;
+    DType dtype;
   };
 };
 
@@ -74,7 +68,7 @@ inline constexpr Parameter kParameterOf<bool>{Kind::flag, false};
 template <>
 inline constexpr Parameter kParameterOf<std::string>{Kind::text, false};
 template <>
-inline constexpr Parameter kParameterOf<ElementType>{Kind::dtype, false};
+inline constexpr Parameter kParameterOf<DType>{Kind::dtype, false};
 
 inline const Tensor& unpack(const Value& value, const Tensor*) { return *value.tensor; }
 inline OptionalTensor unpack(const Value& value, const OptionalTensor*) {
@@ -84,7 +78,7 @@ inline double unpack(const Value& value, const double*) { return value.number; }
 inline std::int64_t unpack(const Value& value, const std::int64_t*) { return value.integer; }
 inline bool unpack(const Value& value, const bool*) { return value.flag; }
 inline std::string unpack(const Value& value, const std::string*) { return value.text; }
-inline ElementType unpack(const Value& value, const ElementType*) { return value.dtype; }
+inline DType unpack(const Value& value, const DType*) { return value.dtype; }
 
 inline void store(Tensor result, Tensor* results) { *results = std::move(result); }
 template <class... Tensors>

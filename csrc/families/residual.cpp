@@ -1,6 +1,5 @@
 // Sums with a residual.
-
-#include "ops/residual.h"
+#include "kernels/residual.h"
 
 #include "families/api.h"
 
@@ -8,12 +7,11 @@ namespace fusedops {
 
 struct Residual {
   static Tensor bias_residual(const Tensor& x, const Tensor& residual, const Tensor& bias) {
-    constexpr const char* op = "bias_residual";
-    const TensorView& view = x.view();
-    const auto call = ops::check_bias_residual(op, view, residual.view(), bias.view());
+    require(has_rows(x) && is_alike(residual, x) && is_row_of(bias, x));
+    check_on_gpu("x", x);
     const Tensor in = contiguous(x), r = contiguous(residual), b = contiguous(bias);
-    Tensor out = empty_like(in);
-    ops::bias_residual(op, call, out.data(), in.data(), r.data(), b.data(), gpu_of(view));
+    const Tensor out = empty_like(in);
+    sum_of_two(out, in, r, b, gpu_of(x));
     return out;
   }
 
@@ -22,30 +20,62 @@ struct Residual {
                                   const OptionalTensor& attention_bias, const Tensor& final_bias,
                                   std::int64_t mp_size, bool mlp_after_attn, bool add_bias,
                                   bool preln) {
-    constexpr const char* op = "residual_add_bias";
-    const ops::ResidualOptions options{mp_size, mlp_after_attn, add_bias, preln};
-    const TensorView& view = hidden.view();
-    const auto call =
-        ops::check_residual_add_bias(op, view, residual.view(), view_if(attention),
-                                     view_if(attention_bias), final_bias.view(), options);
+    const bool adds_attention = preln || !mlp_after_attn;
+    const bool adds_attention_bias = mlp_after_attn ? preln : add_bias;
+    require(mp_size >= 1 && has_rows(hidden) && is_alike(residual, hidden) &&
+            is_alike_if(attention, hidden) && (attention || !adds_attention) &&
+            is_row_of_if(attention_bias, hidden) && (attention_bias || !adds_attention_bias) &&
+            is_row_of(final_bias, hidden));
+    check_on_gpu("hidden", hidden);
     const Tensor h = contiguous(hidden), r = contiguous(residual);
     const Tensor b = contiguous(final_bias);
     const OptionalTensor a = contiguous_if(attention), a_bias = contiguous_if(attention_bias);
-    Tensor out = empty_like(h);
-    const ops::Parts parts{h.data(), r.data(), data_of(a), data_of(a_bias), b.data()};
-    ops::residual_add_bias(op, call, out.data(), parts, options, gpu_of(view));
+    const Tensor out = empty_like(h);
+    const Gpu on = gpu_of(hidden);
+    if (!adds_attention) {
+      sum_of_two(out, r, h, b, on);
+      return out;
+    }
+    const kernels::Matrices call = matrices_of(h);
+    if (is_empty(call)) return out;
+    const double scale = 1.0 / static_cast<double>(mp_size);
+    const kernels::ResidualAddBias of{h.data(),   r.data(),
+                                      data_of(a), adds_attention_bias ? data_of(a_bias) : nullptr,
+                                      b.data(),   mlp_after_attn ? scale : 1.0,
+                                      scale};
+    check_launch(on, FUSEDOPS_KERNEL(on, residual_add_bias)(call, out.data(), of, on.stream));
     return out;
   }
 
   static Tensor moe_res_matmul(const Tensor& residual, const Tensor& coef, const Tensor& output) {
-    constexpr const char* op = "moe_res_matmul";
-    const TensorView& view = residual.view();
-    const auto call = ops::check_moe_res_matmul(op, view, coef.view(), output.view());
+    require(has_rows(residual) && is_row(coef, residual, 2 * cols_of(residual)) &&
+            is_alike(output, residual));
+    check_on_gpu("residual", residual);
     const Tensor r = contiguous(residual), c = contiguous(coef);
     const Tensor o = contiguous(output);
-    Tensor out = empty_like(r);
-    ops::moe_res_matmul(op, call, out.data(), r.data(), c.data(), o.data(), gpu_of(view));
+    const Tensor out = empty_like(r);
+    const kernels::Matrices call = matrices_of(r);
+    if (is_empty(call)) return out;
+    const Gpu on = gpu_of(residual);
+    check_launch(on, FUSEDOPS_KERNEL(on, moe_res_matmul)(call, out.data(), r.data(), c.data(),
+                                                         o.data(), on.stream));
     return out;
+  }
+
+ private:
+  static kernels::Matrices matrices_of(const TensorView& x) {
+    return {x.dtype, rows_of(x), cols_of(x)};
+  }
+
+  static bool is_empty(const kernels::Matrices& call) { return call.rows == 0 || call.cols == 0; }
+
+  // out = x + residual + bias
+  static void sum_of_two(const Tensor& out, const Tensor& x, const Tensor& residual,
+                         const Tensor& bias, const Gpu& on) {
+    const kernels::Matrices call = matrices_of(x);
+    if (is_empty(call)) return;
+    check_launch(on, FUSEDOPS_KERNEL(on, bias_residual)(call, out.data(), x.data(), residual.data(),
+                                                        bias.data(), on.stream));
   }
 };
 

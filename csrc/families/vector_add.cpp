@@ -1,5 +1,5 @@
 // vector_add: the smallest family, and the example of CONTRIBUTING.md.
-#include "ops/vector_add.h"
+#include "kernels/vector_add.h"
 
 #include "families/api.h"
 
@@ -7,12 +7,15 @@ namespace fusedops {
 
 struct VectorAdd {
   static Tensor vector_add(const Tensor& a, const Tensor& b, double gamma) {
-    constexpr const char* op = "vector_add";
-    const TensorView& view = a.view();
-    ops::check_vector_add(op, view, b.view());
+    require(is_floating(a) && is_alike(b, a));
+    check_on_gpu("a", a);
     const Tensor left = contiguous(a), right = contiguous(b);
-    Tensor out = empty_like(left);
-    ops::vector_add(op, view, gamma, out.data(), left.data(), right.data(), gpu_of(view));
+    const Tensor out = empty_like(left);
+    const std::int64_t elements = elements_of(a);
+    if (elements == 0) return out;
+    const Gpu on = gpu_of(a);
+    check_launch(on, FUSEDOPS_KERNEL(on, vector_add)(a.view().dtype, elements, gamma, out.data(),
+                                                     left.data(), right.data(), on.stream));
     return out;
   }
 };

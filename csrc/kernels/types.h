@@ -6,7 +6,19 @@
 
 namespace fusedops {
 
-enum class DType : int { float32, float16, bfloat16, float64, unsupported };
+// The kernels compute in the first four.
+enum class DType : int {
+  float32,
+  float16,
+  bfloat16,
+  float64,
+  boolean,
+  int8,
+  uint8,
+  int32,
+  int64,
+  unsupported
+};
 enum class Activation : int { identity, relu, gelu_tanh, gelu_erf, silu };
 
 constexpr int kVectorBytes = 16;  // one access of a thread

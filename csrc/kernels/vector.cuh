@@ -138,7 +138,7 @@ gpu::Status with_type(DType dtype, const Body& body) {
       return body(TypeTag<bfloat16>{});
     case DType::float64:
       return body(TypeTag<double>{});
-    case DType::unsupported:
+    default:
       break;
   }
   return gpu::kInvalidValue;

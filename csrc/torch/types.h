@@ -1,13 +1,11 @@
-// torch's element types, tensors and streams as the host side (ops/) sees them. The templates serve
+// torch's element types, tensors and streams as the families see them. The templates serve
 // both of torch's C++ APIs: torch::stable and ATen.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "ops/gpu.h"
-#include "ops/tensor_view.h"
-#include "ops/validate.h"
+#include "families/checks.h"
 #include "platform/host.h"
 
 // torch's own function for either flavour, from 2.6 on, and for CUDA and ROCm alike. Only a torch
@@ -28,12 +26,22 @@ inline DType dtype_of(Scalar scalar) {
       return DType::bfloat16;
     case Scalar::Double:
       return DType::float64;
+    case Scalar::Bool:
+      return DType::boolean;
+    case Scalar::Char:
+      return DType::int8;
+    case Scalar::Byte:
+      return DType::uint8;
+    case Scalar::Int:
+      return DType::int32;
+    case Scalar::Long:
+      return DType::int64;
     default:
       return DType::unsupported;
   }
 }
 
-// The inverse of dtype_of, for the types that the kernels know.
+// The inverse of dtype_of, for the types that the kernels compute in.
 template <class Scalar>
 inline Scalar scalar_of(DType dtype) {
   switch (dtype) {
@@ -48,29 +56,6 @@ inline Scalar scalar_of(DType dtype) {
   }
 }
 
-// The name for an error message: Python's name of the types that people pass by mistake, torch's
-// C++ name of the others.
-template <class Scalar>
-inline const char* dtype_name_of(Scalar scalar) {
-  switch (scalar) {
-    case Scalar::Int:
-      return "int32";
-    case Scalar::Long:
-      return "int64";
-    case Scalar::Bool:
-      return "bool";
-    case Scalar::Char:
-      return "int8";
-    case Scalar::Byte:
-      return "uint8";
-    default:
-      break;
-  }
-  const DType dtype = dtype_of(scalar);
-  // toString is found by argument-dependent lookup.
-  return dtype == DType::unsupported ? toString(scalar) : name_of(dtype);
-}
-
 // `index` is the number of the GPU; it is ignored for other devices.
 inline Device device_of(bool is_gpu, bool is_cpu, int index) {
   if (gpu::kModelled ? is_cpu : is_gpu) return {"cuda", gpu::kModelled ? 0 : index};
@@ -81,11 +66,9 @@ inline Device device_of(bool is_gpu, bool is_cpu, int index) {
 template <class Tensor>
 TensorView view_of(const Tensor& tensor, int device_index) {
   const auto sizes = tensor.sizes();
-  const auto scalar = tensor.scalar_type();
   const Device device = device_of(tensor.is_cuda(), tensor.is_cpu(), device_index);
   return {tensor.data_ptr(),
-          dtype_of(scalar),
-          dtype_name_of(scalar),
+          dtype_of(tensor.scalar_type()),
           sizes.data(),
           static_cast<std::int64_t>(sizes.size()),
           device,

@@ -14,7 +14,8 @@ from torch.autograd.graph import increment_version
 from torch.compiler import is_compiling, is_dynamo_compiling
 
 from fusedops.autograd import asks_for_gradients, forward_mode, written_arguments
-from fusedops.kinds import check_workspace, check_written, refuse_kinds
+from fusedops.kinds import check_workspace, check_written
+from fusedops.op import refuse_arguments
 from fusedops.outputs import Out, call_into
 from fusedops.transforms import call_transformed
 
@@ -44,8 +45,8 @@ def call(  # noqa: PLR0911 - a way each
     time without gradients, and compares: both must come from one line of this function.
 
     Excluding the key by hand takes half of the time of torch's context manager for it. The packet's
-    function takes two thirds of the time of its __call__. What a tensor argument must be is looked
-    at when the call has failed.
+    function takes two thirds of the time of its __call__. What the arguments must be is looked at
+    when the call has failed.
     """
     if not is_dynamo_compiling() and workspace is None:
         try:
@@ -79,7 +80,7 @@ def call(  # noqa: PLR0911 - a way each
         finally:
             exclude(AUTOGRAD, False)
     except Exception:
-        refuse_kinds(op.default, args, keywords)
+        refuse_arguments(op.default, args, keywords)
         raise
 
 

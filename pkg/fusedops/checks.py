@@ -1,4 +1,4 @@
-"""Checks of arguments, with the messages of the native library, in its order (csrc/ops)."""
+"""Checks of arguments, and their messages: the kernels refuse the same arguments without one."""
 
 from typing import NoReturn
 

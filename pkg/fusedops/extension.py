@@ -7,27 +7,23 @@ def _family(
     name: str,
     *,
     kernels: tuple[str, ...] = (),
-    header_only: bool = False,
     uses: tuple[Operator, ...] = (),
     entry_points: bool = True,
 ) -> Operator:
-    """The files of a family follow one naming: kernels/NAME.cu, ops/NAME.cpp, families/NAME.cpp.
+    """The files of a family follow one naming: kernels/NAME.cu, families/NAME*.cpp.
 
     Args:
         name: the family's name.
         kernels: its files of device code, if it has others than kernels/NAME.cu.
-        header_only: its host side is ops/NAME.h and families/NAME.cpp alone.
         uses: families whose kernels it calls. Built at first use, a family is a library of its
             own, so that library contains them too.
         entry_points: whether it has entry points over DLPack.
     """
-    checks = () if header_only else (f"ops/{name}.cpp",)
-    used = (file for one in uses for file in one.host if not file.startswith("families/"))
     device = (f"kernels/{file}.cu" for file in kernels or (name,))
     return Operator(
         name,
         device=(*device, *(file for one in uses for file in one.device)),
-        host=(*checks, *used, f"families/{name}.cpp"),
+        host=(f"families/{name}*.cpp",),
         bindings={flavour: (f"torch/{flavour}/library.cpp",) for flavour in ("stable", "aten")},
         entry_points=entry_points,
     )
@@ -42,7 +38,7 @@ EXTENSION = Extension(
     package="fusedops",
     sources="csrc",
     operators=(
-        _family("vector_add", header_only=True),
+        _family("vector_add"),
         _BIAS_ACT,
         _GATED,
         _family("residual"),
@@ -62,8 +58,7 @@ EXTENSION = Extension(
     ),
     host=(
         "kernels/runtime.cpp",
-        *("ops/tensor_view.cpp", "ops/validate.cpp", "ops/masks.cpp"),
-        *("families/tensor.cpp", "families/call.cpp", "families/api.cpp"),
+        *(f"families/{name}.cpp" for name in ("tensor", "call", "checks", "api", "masks")),
     ),
     module=Module(
         "fusedops._C",

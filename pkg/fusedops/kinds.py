@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
+_PLAIN = (Tensor, torch.nn.Parameter)
+
 
 def check_kind(op: str, argument: str, value: object) -> None:
     """`value` must be a tensor with strides.
@@ -68,6 +70,13 @@ def check_written(
         value = args[index] if index < len(args) else keywords.get(argument)
         if isinstance(value, Tensor):
             check_own_values(op, argument, value)
+
+
+def address(tensor: Tensor) -> int:
+    """Of its first byte; 0 if it has no memory: it has no element, or stands for other tensors."""
+    if type(tensor) not in _PLAIN and tensor.untyped_storage().device.type == "meta":
+        return 0  # torch's own FakeTensor warns of data_ptr()
+    return tensor.data_ptr()
 
 
 def check_version(op: str, argument: str, written: Tensor) -> None:

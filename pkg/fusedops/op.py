@@ -1,14 +1,15 @@
 """An operator's description: everything that a family's page declares beside the function."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 
 from fusedops.autograd import Autograd
-from fusedops.kinds import check_kind, check_strided, check_version
+from fusedops.kinds import check_kind, check_strided, check_version, refuse_kinds
 
 
 def like_first(first: Tensor, *_: object, **__: object) -> Tensor:
@@ -96,3 +97,30 @@ class Op:
             )
             for kind, name in (argument.split() for argument in positional)
         ]
+
+
+REGISTERED: dict[str, Op] = {}
+"""The operators that are registered with torch, by qualified name."""
+
+
+def refuse_arguments(
+    op: OpOverload, args: Sequence[object], keywords: Mapping[str, object], name: str = ""
+) -> None:
+    """Raise the TypeError or ValueError that says what is wrong with a call that has failed.
+
+    It returns if the operator's own check takes the arguments: the call failed for another reason.
+    A kernel refuses arguments without a word, so that a call that it takes is checked once.
+    `name` is of the function, if not the operator's.
+    """
+    refuse_kinds(op, args, keywords, name)
+    if (registered := REGISTERED.get(op.name())) is None:
+        return
+    keywords = dict(keywords)
+    rest = [one for one in op._schema.arguments[len(args) :] if not one.kwarg_only]
+    args = (*args, *(keywords.pop(one.name, one.default_value) for one in rest))
+    try:
+        registered.check(name or registered.name, *args, **keywords)
+    except ValueError as refusal:
+        raise refusal from None
+    except (AttributeError, RuntimeError, TypeError):  # no call that the check can be asked about
+        return

@@ -30,8 +30,8 @@ from fusedops.autograd import (
     forward_mode,
     refuse_tangents,
 )
-from fusedops.kinds import check_out, check_workspace
-from fusedops.op import Op, like_first
+from fusedops.kinds import address, check_out, check_workspace
+from fusedops.op import REGISTERED, Op, like_first
 
 if TYPE_CHECKING:
     from fusedops.workspace import Workspace
@@ -42,9 +42,6 @@ Span = tuple[int, int]
 ALIGNMENT = 16
 """Bytes on which memory for a result must start: the vectors of the kernels."""
 _AUTOGRAD = torch._C.DispatchKey.AutogradFunctionality
-_PLAIN = (Tensor, torch.nn.Parameter)
-_OPS: dict[str, Op] = {}
-"""The operators that have a form, by qualified name."""
 
 
 class _Form:
@@ -69,7 +66,7 @@ class _Form:
 def _form(name: str) -> _Form:
     """The form of the operator of that qualified name."""
     namespace, _, op = name.partition("::")
-    return _Form(_OPS[name], getattr(getattr(torch.ops, namespace), f"{op}_out"))
+    return _Form(REGISTERED[name], getattr(getattr(torch.ops, namespace), f"{op}_out"))
 
 
 def schema_with_outs(schema: str) -> str:
@@ -89,14 +86,11 @@ def _names(schema: str) -> tuple[str, ...]:
 def add_outs(
     namespace: str, op: Op, reference: Callable[..., Any]
 ) -> tuple[Callable[..., None], Callable[..., None]]:
-    """Let `call_into` find the form of an operator.
+    """The kernels of an operator's form: where no other is loaded, and for the Autograd key.
 
-    Returns:
-        Its kernels where none is loaded, and for the Autograd key. `call_into` passes the latter
-        by; it is for programs that call the form themselves.
+    `call_into` passes the latter by; it is for programs that call the form themselves.
     """
     qualified = f"{namespace}::{op.name}"
-    _OPS[qualified] = op
 
     def copy(*args: object, memory: Tensor | None = None, **keywords: Any) -> None:  # noqa: ANN401
         del memory
@@ -127,7 +121,8 @@ def call_into(  # noqa: PLR0912 - a check each
     """Call `op` with its results in `out`, else in the workspace; temporaries lie in the workspace.
 
     The shape, dtype and place of `out` are checked by the kernels, which know what they make. If
-    they refuse it, it is checked here, for a message with the function's name.
+    they refuse it, it is checked here, for the words. What else they refuse the caller has to look
+    for (`refuse_arguments`).
 
     Args:
         op: of torch.ops.fusedops.
@@ -143,7 +138,7 @@ def call_into(  # noqa: PLR0912 - a check each
         RuntimeError: a gradient is asked for.
         NotImplementedError: a transform of torch.func is active, or a tensor has a tangent.
     """
-    name = name or _OPS[op._qualified_op_name].name
+    name = name or REGISTERED[op._qualified_op_name].name
     if workspace is not None:
         check_workspace(name, workspace)
     if is_compiling() or torch._C._get_tracing_state() is not None:
@@ -164,9 +159,9 @@ def call_into(  # noqa: PLR0912 - a check each
     if out is not None:
         _check_memory(name, form, args, outs)
         if form.op.writes:  # a call that fails writes to nothing
-            check_outs(name, outs, _results(form, op, args, keywords))
+            check_outs(name, outs, _results(form, args, keywords))
     elif workspace is not None:
-        made = _results(form, op, args, keywords)
+        made = _results(form, args, keywords)
         outs = tuple([workspace.take(name, one.shape, one.dtype) for one in made])
     more = dict(zip(form.names, outs, strict=True))
     if workspace is not None:
@@ -177,7 +172,7 @@ def call_into(  # noqa: PLR0912 - a check each
         form.call(*args, **keywords, **more)
     except (RuntimeError, ValueError):
         if out is not None:
-            check_outs(name, outs, _results(form, op, args, keywords))
+            check_outs(name, outs, _results(form, args, keywords))
         elif workspace is not None and outs and made[0].device != workspace.device:
             checks.fail(name, "workspace", f"device {made[0].device}", workspace.device)
         raise
@@ -195,7 +190,7 @@ def _call_and_copy(
     name: str,
 ) -> Any:  # noqa: ANN401 - a tensor or a tuple of them
     """What a compiler or a tracer sees of `call_into`. It is written in what dynamo can trace."""
-    schema = _OPS[op._qualified_op_name].schema
+    schema = REGISTERED[op._qualified_op_name].schema
     outs = () if out is None else _outs(name, out, len(_names(schema)))
     if torch.is_grad_enabled() and any_requires_grad(*args, *outs):
         _refuse_gradient(name, "workspace" if out is None else "out")
@@ -241,7 +236,7 @@ def check_outs(name: str, outs: Iterable[Tensor], made: Iterable[Any]) -> None:
             checks.fail(name, "out", f"dtype {expected}", found)
         if out.device != like.device:
             checks.fail(name, "out", f"device {like.device}", out.device)
-        if not out.is_contiguous() or (not is_compiling() and _address(out) % ALIGNMENT):
+        if not out.is_contiguous() or (not is_compiling() and address(out) % ALIGNMENT):
             expected = f"contiguous memory that starts on {ALIGNMENT} bytes"
             checks.fail(name, "out", expected, f"strides {list(out.stride())}")
 
@@ -264,19 +259,12 @@ class _Like:
         return len(self.shape)
 
 
-def _results(
-    form: _Form, op: OpOverloadPacket, args: Sequence[Any], keywords: Mapping[str, Any]
-) -> tuple[Any, ...]:
-    """The shapes, dtypes and device of the results."""
+def _results(form: _Form, args: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The shapes, dtypes and device of the results, if the operator takes the arguments."""
     if form.op.result is like_first and isinstance(args[0], Tensor):
         return (args[0],)
     likes = [_Like(arg.shape, arg) if isinstance(arg, Tensor) else arg for arg in args]
-    try:
-        made = form.op.result(*likes, **keywords)
-    except (AttributeError, IndexError, TypeError):  # wrong arguments: the operator says which
-        with torch.no_grad():
-            op(*args, **keywords)
-        raise
+    made = form.op.result(*likes, **keywords)
     return made if isinstance(made, tuple) else (made,)
 
 
@@ -311,16 +299,9 @@ def _check_replaced(name: str, form: _Form, args: Sequence[Any], outs: Sequence[
                 checks.fail(name, "out", expected, f"memory that it shares with {argument}")
 
 
-def _address(tensor: Tensor) -> int:
-    """Of its first byte; 0 if it has no memory: it has no element, or stands for other tensors."""
-    if type(tensor) not in _PLAIN and tensor.untyped_storage().device.type == "meta":
-        return 0  # torch's own FakeTensor warns of data_ptr()
-    return tensor.data_ptr()
-
-
 def _span(tensor: Tensor) -> Span:
     """The address of its first byte, and of the one after its last; 0 if it has no memory."""
-    begin = _address(tensor)
+    begin = address(tensor)
     if not begin:
         return 0, 0
     if tensor.is_contiguous():

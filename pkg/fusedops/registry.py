@@ -12,7 +12,7 @@ from torch.library import Library
 from fusedops.arithmetic import without_autocast
 from fusedops.autograd import autograd_kernel, inference_kernel
 from fusedops.extension import EXTENSION
-from fusedops.op import Op
+from fusedops.op import REGISTERED, Op
 from fusedops.outputs import add_outs, schema_with_outs
 from fusedops.transforms import add_gradient, vmap_rule
 
@@ -55,6 +55,7 @@ def register() -> None:
     line of each operator, for a message, at every import.
     """
     for op in OPS:
+        REGISTERED[f"{NAMESPACE}::{op.name}"] = op
         _define(op.schema, torch.Tag.pt2_compliant_tag)
         reference = op.with_check(without_autocast(op.reference))
         _impl(op.name, reference, "CompositeExplicitAutograd")

@@ -26,8 +26,8 @@ from torch.compiler import is_compiling
 from fusedops import checks
 from fusedops.autograd import any_requires_grad, written_arguments
 from fusedops.extension import EXTENSION
-from fusedops.kinds import check_written, refuse_kinds
-from fusedops.op import Op
+from fusedops.kinds import check_written
+from fusedops.op import Op, refuse_arguments
 from fusedops.outputs import Out, call_into
 from fusedops.registry import NAMESPACE, OPS
 from torchwheel_runtime import runtime
@@ -138,7 +138,7 @@ def _python_entry_point(op: Op, name: str, dtype: torch.dtype) -> EntryPoint:
             result = call(*args, **keywords)
         except Exception:
             _bind(signature, name, args, keywords)
-            refuse_kinds(call, args, keywords, name)
+            refuse_arguments(call, args, keywords, name)
             raise
         if not written:
             return result

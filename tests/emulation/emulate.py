@@ -46,13 +46,17 @@ QUICK = (
     f"{SMOKE}/test_outputs.py::test_results_go_to_the_callers_tensors",
     f"{SMOKE}/test_outputs.py::test_a_result_may_replace_an_argument",
     f"{SMOKE}/test_decode_step.py::test_a_step_allocates_nothing",
+    f"{SMOKE}/test_errors.py",
+    *(f"{SMOKE}/test_{name}.py::test_wrong_arguments" for name in ("attention", "gated", "gemm")),
+    *(f"{SMOKE}/test_{name}.py::test_wrong_arguments" for name in ("layout", "norm", "residual")),
+    *(f"{SMOKE}/test_{name}.py::test_wrong_arguments" for name in ("rotary", "softmax")),
     f"{HERE}/emulated_shapes.py",
 )
 """What every seed runs."""
 WHOLE = (
     *(f"{SMOKE}/test_{name}.py" for name in ("values", "gradients", "attention", "gemm")),
     *(f"{SMOKE}/test_{name}.py" for name in ("norm", "softmax", "rotary", "layout")),
-    *(f"{SMOKE}/test_{name}.py" for name in ("dequantize", "residual", "gated")),
+    *(f"{SMOKE}/test_{name}.py" for name in ("dequantize", "residual", "gated", "errors")),
     f"{HERE}/emulated_shapes.py",
 )
 """What `nox -s emulate -- all` runs, on every model."""

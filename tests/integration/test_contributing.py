@@ -81,8 +81,8 @@ def tree(tmp_path_factory):
     return copy
 
 
-def test_a_family_is_ten_files_and_two_lists():
-    assert len(new_files(section())) == 8
+def test_a_family_is_seven_files_and_two_lists():
+    assert len(new_files(section())) == 7
     assert set(new_lines(section())) == {"pkg/fusedops/extension.py", "pkg/fusedops/__init__.py"}
 
 

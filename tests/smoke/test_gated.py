@@ -8,6 +8,7 @@ from cases.gated import GATES
 from exact import by_dtype, fell_back
 
 import fusedops
+from fusedops.call import call
 
 by_kind = pytest.mark.parametrize("kind", GATES)
 
@@ -126,7 +127,7 @@ WRONG = {
         r"gated_activation: bias: expected shape \[6\] \(the last dimension of x\), found \[3\]",
     ),
     "gradient of both halves": (
-        lambda x: torch.ops.fusedops.gated_activation_backward(x, x, kind="swiglu"),
+        lambda x: call(torch.ops.fusedops.gated_activation_backward, x, x, kind="swiglu"),
         r"gated_activation_backward: grad: expected the shape of x, \[2, 6\], with half the last "
         r"dimension, found \[2, 6\]",
     ),
@@ -135,6 +136,6 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_arguments(name, anywhere):
-    call, message = WRONG[name]
-    with pytest.raises((ValueError, RuntimeError), match=message):
-        call(torch.ones(2, 6, device=anywhere))
+    wrong, message = WRONG[name]
+    with pytest.raises(ValueError, match=message):
+        wrong(torch.ones(2, 6, device=anywhere))

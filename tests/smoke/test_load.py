@@ -51,7 +51,8 @@ def test_native_library_checks_its_arguments_without_a_gpu():
     runtime.load_now("fusedops")  # else a first call would load it and call anew, for a CPU
     kernels = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
     call = torch.ops.fusedops.bias_gelu.default.redispatch
-    with pytest.raises(RuntimeError, match=r"bias_gelu: bias: expected shape \[4\] .*found \[3\]"):
+    says = r"^bias_gelu: the arguments are not as fusedops\.bias_gelu takes them"
+    with pytest.raises(RuntimeError, match=says):
         call(kernels, torch.ones(2, 4), torch.ones(3))
     with pytest.raises(RuntimeError, match="bias_gelu: x: expected a tensor on a GPU, found cpu"):
         call(kernels, torch.ones(2, 4), torch.ones(4))

@@ -167,7 +167,7 @@ def test_out_that_does_not_fit_is_refused(why, function, anywhere):
         else:
             keywords["out"] = (keywords["out"], torch.empty_like(x))
         args = (*args, x[0].clone())
-    with pytest.raises((ValueError, TypeError, RuntimeError), match=f"{function.__name__}: {says}"):
+    with pytest.raises((ValueError, TypeError), match=f"{function.__name__}: {says}"):
         function(*args, **keywords)
 
 
@@ -377,8 +377,8 @@ def test_a_wrong_call_with_a_workspace_says_what_is_wrong(anywhere):
     x = X.to(anywhere)
     workspace = make_workspace(anywhere)
     says = r"rms_norm: gamma: expected shape \[8\] \(the last dimension of x\), found \[4\]"
-    with pytest.raises((ValueError, RuntimeError), match=says):
+    with pytest.raises(ValueError, match=says):
         fusedops.rms_norm(x, x[0, :4], workspace=workspace)
     says = r"vector_matmul: weight: expected shape \[8, any\]"
-    with pytest.raises((ValueError, RuntimeError), match=says):
+    with pytest.raises(ValueError, match=says):
         fusedops.vector_matmul(x, x[0], workspace=workspace)

@@ -2,6 +2,7 @@
 
 import math
 import random
+import re
 
 import pytest
 import torch
@@ -316,15 +317,14 @@ WRONG = {
 @pytest.mark.parametrize("message", WRONG)
 def test_wrong_arguments(message, anywhere):
     x = torch.ones(1, 2, 3, 4, device=anywhere)
-    with pytest.raises((ValueError, RuntimeError)) as error:
+    with pytest.raises(ValueError, match=f"^{re.escape(f'softmax: {message}')}"):
         WRONG[message](x)
-    assert f"softmax: {message}" in str(error.value)
 
 
 def test_a_mask_on_another_device(gpu):
     x = torch.ones(1, 2, 3, 4, device=gpu)
     with pytest.raises(
-        (ValueError, RuntimeError),
+        ValueError,
         match=r"softmax: mask: expected device cuda:\d \(that of scores\), found cpu",
     ):
         softmax(x, torch.ones(1, 4))
@@ -411,7 +411,7 @@ def test_a_mask_of_another_kind_is_refused(anywhere):
         fusedops.softmax(scores, mask, mask_kind="decoder")
     with pytest.raises(ValueError, match="mask_kind: expected 'padding' or 'queries' or 'decoder'"):
         fusedops.softmax(scores, mask, mask_kind="causal")
-    with pytest.raises((ValueError, RuntimeError), match="softmax: mask: expected shape"):
+    with pytest.raises(ValueError, match="softmax: mask: expected shape"):
         fusedops.softmax(scores, mask)
 
 

@@ -123,7 +123,7 @@ def test_results_go_to_the_callers_tensors(case, dtype, gpu):
 )
 def test_out_that_does_not_fit_is_refused(make, says, gpu):
     x = torch.ones(2, 3, device=gpu)
-    with pytest.raises((RuntimeError, ValueError, TypeError), match=f"out: expected {says}"):
+    with pytest.raises((ValueError, TypeError), match=f"out: expected {says}"):
         fusedops.bias_add_fp32(x, x[0], out=make(x))
 
 
@@ -244,9 +244,7 @@ def test_what_an_entry_point_is_not_for_is_refused_in_words(gpu):
         fusedops.bias_gelu_fp32(asked, x[0])
     with torch.no_grad():
         assert torch.equal(fusedops.bias_gelu_fp32(asked, x[0]), fusedops.bias_gelu(x, x[0]))
-    with pytest.raises(
-        (RuntimeError, ValueError), match="x: expected dtype float16, found float32"
-    ):
+    with pytest.raises(ValueError, match="x: expected dtype float16, found float32"):
         fusedops.bias_gelu_fp16(x, x[0])
 
 

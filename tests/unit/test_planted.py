@@ -76,7 +76,7 @@ def test_the_extensions_macros_and_flags_are_in_the_commands(monkeypatch):
         found = {step.output: own.intersection(step.command) for step in made[:-1]}
         assert found[f"{model}/kernels/norm.cu.o"] == {macro, "-DANSWER=42"}
         assert found["torch/torch/stable/library.cpp.o"] == {"-O3", "-DANSWER=42"}
-        assert found["host/ops/norm.cpp.o"] == {"-O3", "-DANSWER=42"}
+        assert found["host/families/norm.cpp.o"] == {"-O3", "-DANSWER=42"}
         assert all(f"-I{CSRC}/third_party" in step.command for step in made[:-1])
 
 

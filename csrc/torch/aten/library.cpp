@@ -37,10 +37,7 @@ class AtenStack {
   std::int64_t integer(std::size_t i) const { return values_[i].toInt(); }
   bool flag(std::size_t i) const { return values_[i].toBool(); }
   const char* text(std::size_t i) const { return values_[i].toStringRef().c_str(); }
-  ElementType dtype(std::size_t i) const {
-    const at::ScalarType scalar = values_[i].toScalarType();
-    return {dtype_of(scalar), dtype_name_of(scalar)};
-  }
+  DType dtype(std::size_t i) const { return dtype_of(values_[i].toScalarType()); }
 
  private:
   const c10::IValue* const values_;

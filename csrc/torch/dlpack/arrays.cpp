@@ -5,7 +5,7 @@
 #include <string>
 
 #include "families/call.h"
-#include "ops/validate.h"
+#include "families/checks.h"
 #include "torch/python/torch_state.h"
 #include "torch/types.h"
 
@@ -63,31 +63,16 @@ const ArrayType* type_of(PyObject* object) {
 
 DType dtype_of(const DLDataType& type) {
   if (type.lanes != 1) return DType::unsupported;
-  if (type.code == kDLBfloat && type.bits == 16) return DType::bfloat16;
-  if (type.code != kDLFloat) return DType::unsupported;
-  switch (type.bits) {
-    case 16:
-      return DType::float16;
-    case 32:
-      return DType::float32;
-    case 64:
-      return DType::float64;
-    default:
-      return DType::unsupported;
-  }
-}
-
-const char* name_of(const DLDataType& type) {
-  const DType dtype = dtype_of(type);
-  if (dtype != DType::unsupported) return fusedops::name_of(dtype);
-  if (type.code == kDLBool) return "bool";
-  if (type.code == kDLInt && type.lanes == 1) {
-    if (type.bits == 64) return "int64";
-    if (type.bits == 32) return "int32";
-    if (type.bits == 8) return "int8";
-  }
-  if (type.code == kDLUInt && type.bits == 8 && type.lanes == 1) return "uint8";
-  return "another type";
+  const auto is = [&](int code, int bits) { return type.code == code && type.bits == bits; };
+  if (is(kDLFloat, 32)) return DType::float32;
+  if (is(kDLFloat, 16)) return DType::float16;
+  if (is(kDLBfloat, 16)) return DType::bfloat16;
+  if (is(kDLFloat, 64)) return DType::float64;
+  if (type.code == kDLBool) return DType::boolean;
+  if (is(kDLInt, 8)) return DType::int8;
+  if (is(kDLUInt, 8)) return DType::uint8;
+  if (is(kDLInt, 32)) return DType::int32;
+  return is(kDLInt, 64) ? DType::int64 : DType::unsupported;
 }
 
 TensorView view_of(const DLTensor& memory) {
@@ -95,7 +80,6 @@ TensorView view_of(const DLTensor& memory) {
   const bool is_gpu = on.device_type == kDLCUDA || on.device_type == kDLROCM;
   return {static_cast<char*>(memory.data) + memory.byte_offset,
           dtype_of(memory.dtype),
-          name_of(memory.dtype),
           memory.shape,
           memory.ndim,
           device_of(is_gpu, on.device_type == kDLCPU, on.device_id),
@@ -160,8 +144,7 @@ void import_torch() {
   const Object guards(python::attribute(dynamo.get(), "guards"));
   empty_strided = python::attribute(guards.get(), FUSEDOPS_EMPTY_STRIDED);
   for (const python::TypeSuffix& type : python::kTypes) {
-    torch_dtypes[static_cast<int>(type.dtype)] =
-        python::attribute(module.get(), fusedops::name_of(type.dtype));
+    torch_dtypes[static_cast<int>(type.dtype)] = python::attribute(module.get(), type.name);
   }
   const DLPackExchangeAPI* const api = api_of(python::tensor_type);
   if (api == nullptr) throw Error("fusedops: this torch has no DLPack exchange API of version 1");

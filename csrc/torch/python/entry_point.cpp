@@ -4,7 +4,7 @@
 #include <new>
 
 #include "families/call.h"
-#include "ops/validate.h"
+#include "families/checks.h"
 #include "torch/python/torch_state.h"
 
 namespace fusedops::python {
@@ -12,14 +12,11 @@ namespace {
 
 bool same_name(PyObject* a, PyObject* b) { return a == b || PyUnicode_Compare(a, b) == 0; }
 
-std::int64_t bytes_of_element(const TensorView& view) {
-  if (view.dtype != DType::unsupported) return element_size(view.dtype);
-  if (has_dtype(view, "int64")) return 8;
-  if (has_dtype(view, "int32")) return 4;
-  for (const char* const small : {"bool", "int8", "uint8"}) {
-    if (has_dtype(view, small)) return 1;
-  }
-  return 16;  // no operator takes another type
+std::int64_t bytes_of_element(DType dtype) {
+  if (dtype == DType::unsupported) return 16;  // no operator takes another type
+  if (dtype == DType::int64) return 8;
+  if (dtype == DType::int32) return 4;
+  return dtype <= DType::float64 ? element_size(dtype) : 1;
 }
 
 // Whether two arrays lie in the same bytes in part, from their first to their last.
@@ -30,7 +27,7 @@ bool share_memory(const TensorView& a, const TensorView& b) {
       if (view.sizes[at] == 0) return std::int64_t{0};
       reach += (view.sizes[at] - 1) * view.strides[at];
     }
-    return reach * bytes_of_element(view);
+    return reach * bytes_of_element(view.dtype);
   };
   const auto begin = [](const TensorView& view) { return static_cast<const char*>(view.data); };
   return same_device(a, b) && begin(a) < begin(b) + bytes(b) && begin(b) < begin(a) + bytes(a);
@@ -39,7 +36,7 @@ bool share_memory(const TensorView& a, const TensorView& b) {
 // Whether they are contiguous, of one dtype and shape, and in the same memory.
 bool same_memory(const TensorView& a, const TensorView& b) {
   return a.data == b.data && same_shape(a, b) && is_contiguous(a) && is_contiguous(b) &&
-         has_dtype(a, b.dtype_name);
+         a.dtype == b.dtype;
 }
 
 // A call on its way to the operator. A function refuses the call by false. It gives a reason where

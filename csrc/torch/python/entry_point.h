@@ -19,12 +19,13 @@ namespace fusedops::python {
 struct TypeSuffix {
   const char* suffix;  // "fp16"
   DType dtype;
+  const char* name;  // torch's: "float16"
 };
 
-constexpr TypeSuffix kTypes[] = {{"fp32", DType::float32},
-                                 {"fp16", DType::float16},
-                                 {"bf16", DType::bfloat16},
-                                 {"fp64", DType::float64}};
+constexpr TypeSuffix kTypes[] = {{"fp32", DType::float32, "float32"},
+                                 {"fp16", DType::float16, "float16"},
+                                 {"bf16", DType::bfloat16, "bfloat16"},
+                                 {"fp64", DType::float64, "float64"}};
 
 // A parameter in the operator's schema.
 struct SchemaParameter {

@@ -219,10 +219,7 @@ class StableStack {
     TORCH_ERROR_CODE_CHECK(torch_string_c_str(text.get(), &data));
     return data;
   }
-  ElementType dtype(std::size_t i) const {
-    const auto scalar = ivalue::to<Scalar>(values_[i]);
-    return {dtype_of(scalar), dtype_name_of(scalar)};
-  }
+  DType dtype(std::size_t i) const { return dtype_of(ivalue::to<Scalar>(values_[i])); }
 
  private:
   const StableIValue* const values_;

@@ -54,7 +54,7 @@ def bias_add(
         A new contiguous tensor of the shape and dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     return cast("Tensor", call(ops.bias_add, x, bias, out=out, workspace=workspace))
 
@@ -101,7 +101,7 @@ def bias_relu(
         A new contiguous tensor of the shape and dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     return cast("Tensor", call(ops.bias_relu, x, bias, out=out, workspace=workspace))
 
@@ -156,8 +156,7 @@ def bias_gelu(
         A new contiguous tensor of the shape and dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above, or `approximate` is another word
-            (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above, or `approximate` is another word.
     """
     return cast(
         "Tensor",

@@ -31,7 +31,7 @@ def dequantize(weight: Tensor, scale: Tensor, *, dtype: torch.dtype = torch.floa
         A new contiguous tensor [R, C].
 
     Raises:
-        ValueError: An argument is not as above (RuntimeError from a native kernel).
+        ValueError: An argument is not as above.
     """
     return cast("Tensor", call(ops.dequantize, weight, scale, dtype=dtype))
 

@@ -57,8 +57,7 @@ def gated_activation(
         A new contiguous tensor [..., N] of the dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above, or `kind` is another word
-            (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above, or `kind` is another word.
     """
     return cast(
         "Tensor", call(ops.gated_activation, x, bias, kind=kind, out=out, workspace=workspace)

@@ -60,7 +60,7 @@ def add_padding(
         A new contiguous tensor [..., Dp] of the dtype of `x`.
 
     Raises:
-        ValueError: `x` is not as above (RuntimeError from a native kernel).
+        ValueError: `x` is not as above.
     """
     return cast("Tensor", call(ops.add_padding, x, out=out, workspace=workspace))
 
@@ -119,7 +119,7 @@ def pad_transform(
         A new contiguous tensor [B, H, S, Dp] of the dtype of `x`, Dp being 32, 64 or 128.
 
     Raises:
-        ValueError: An argument is not as above (RuntimeError from a native kernel).
+        ValueError: An argument is not as above.
     """
     return cast("Tensor", call(ops.pad_transform, x, heads=heads, out=out, workspace=workspace))
 

@@ -92,7 +92,7 @@ def layer_norm(
         A new contiguous tensor of the shape and dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     return cast(
         "Tensor", call(ops.layer_norm, x, gamma, beta, eps=eps, out=out, workspace=workspace)
@@ -153,7 +153,7 @@ def layer_norm_residual(
         A new contiguous tensor of the shape and dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     op = ops.layer_norm_residual
     return cast(
@@ -224,7 +224,7 @@ def layer_norm_residual_store(
         The norm and the sum, new contiguous tensors of the shape and dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     op = ops.layer_norm_residual_store
     return cast(
@@ -290,7 +290,7 @@ def rms_norm(
         A new contiguous tensor of the shape and dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     return cast("Tensor", call(ops.rms_norm, x, gamma, eps=eps, out=out, workspace=workspace))
 
@@ -345,7 +345,7 @@ def pre_rms_norm(
         The norm and the sum, new contiguous tensors of the shape and dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     op = ops.pre_rms_norm
     return cast(

@@ -41,7 +41,7 @@ def bias_residual(
         A new contiguous tensor of the shape and dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     return cast("Tensor", call(ops.bias_residual, x, residual, bias, out=out, workspace=workspace))
 
@@ -118,8 +118,7 @@ def residual_add_bias(
         A new contiguous tensor of the shape and dtype of `hidden`.
 
     Raises:
-        ValueError: An argument is not as above, or a tensor that is added is None (RuntimeError
-            from a native kernel).
+        ValueError: An argument is not as above, or a tensor that is added is None.
     """
     result = call(
         ops.residual_add_bias,
@@ -249,7 +248,7 @@ def moe_res_matmul(
         A new contiguous tensor of the shape and dtype of `residual`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     return cast(
         "Tensor", call(ops.moe_res_matmul, residual, coef, output, out=out, workspace=workspace)

@@ -11,6 +11,7 @@ from fusedops import checks
 from fusedops.arithmetic import narrow, widen
 from fusedops.autograd import Autograd, Context, Gradients
 from fusedops.call import call, call_in_place, ops
+from fusedops.kinds import address
 from fusedops.op import Op, no_result
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def apply_rotary_pos_emb(
         New contiguous tensors of the shapes and dtype of `q` and `k`.
 
     Raises:
-        ValueError: An argument is not as above (RuntimeError from a native kernel).
+        ValueError: An argument is not as above.
     """
     op = ops.apply_rotary_pos_emb
     result = call(
@@ -253,7 +254,7 @@ def apply_rotary_pos_emb_(
         `q` and `k`.
 
     Raises:
-        ValueError: An argument is not as above (RuntimeError from a native kernel).
+        ValueError: An argument is not as above.
         RuntimeError: A gradient is asked for.
     """
     call_in_place(
@@ -276,6 +277,8 @@ def _check_apply_rotary_pos_emb_(
     _check_rotary(op, q, k, positions, **options)
     for name, heads in (("q", q), ("k", k)):
         _check_writable(op, name, heads)
+    if _has_first_of(q, k) or _has_first_of(k, q):
+        checks.fail(op, "k", "memory of its own", "memory that it shares with q")
 
 
 def _check_writable(op: str, name: str, heads: Tensor) -> None:
@@ -302,9 +305,10 @@ def _overlap(sizes: list[int], strides: list[int]) -> bool:
 
 def _has_first_of(heads: Tensor, other: Tensor) -> bool:
     """Whether the first element of `other` is one of `heads`, no two of which share memory."""
-    if heads.numel() == 0 or other.numel() == 0 or other.data_ptr() < heads.data_ptr():
+    begin, at = address(heads), address(other)
+    if heads.numel() == 0 or other.numel() == 0 or not begin or at < begin:
         return False
-    rest = (other.data_ptr() - heads.data_ptr()) // heads.element_size()
+    rest = (at - begin) // heads.element_size()
     steps = zip(heads.stride(), heads.shape, strict=True)
     for stride, size in sorted((one for one in steps if one[1] > 1), reverse=True):
         rest -= min(rest // stride, size - 1) * stride
@@ -318,9 +322,6 @@ def apply_rotary_pos_emb_in_place_reference(
     **options: Any,  # noqa: ANN401 - as above
 ) -> None:
     """Rotate q and k where they lie."""
-    if _has_first_of(q, k) or _has_first_of(k, q):
-        op = "apply_rotary_pos_emb_"
-        checks.fail(op, "k", "memory of its own", "memory that it shares with q")
     rotated_q, rotated_k = _rotate_both(1, q, k, positions, **options)
     q.copy_(rotated_q)
     k.copy_(rotated_k)

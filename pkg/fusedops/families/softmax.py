@@ -81,8 +81,7 @@ def softmax(
         A new contiguous tensor of the shape and dtype of `scores`.
 
     Raises:
-        ValueError: A dtype, device, shape or number is not as above (RuntimeError from a native
-            kernel).
+        ValueError: A dtype, device, shape or number is not as above.
         RuntimeError: A gradient of `mask` or `alibi` is asked for.
     """
     one_head = isinstance(scores, Tensor) and scores.dim() == 3 and scores.layout is torch.strided

@@ -41,7 +41,7 @@ def vector_add(
         A new contiguous tensor of the shape and dtype of `a`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     return cast("Tensor", call(ops.vector_add, a, b, gamma=gamma, out=out, workspace=workspace))
 

@@ -1,11 +1,12 @@
 """softmax_context: attention over a workspace's cache, of a prompt or of a further token."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch._C import _are_functorch_transforms_active as transforms_active
 from torch._C._functorch import is_batchedtensor
+from torch.compiler import is_compiling
 
 from fusedops import checks
 from fusedops.autograd import any_requires_grad
@@ -97,18 +98,23 @@ def softmax_context(
         check_kind(_OP, "mask", mask)
     if alibi is not None:
         check_kind(_OP, "alibi", alibi)
-    kv_heads = workspace.sizes.kv_heads if kv_heads is None else kv_heads
+    sizes = workspace.sizes
+    kv_heads = sizes.kv_heads if kv_heads is None else kv_heads
     mask, alibi = checks.mask_of_kind(_OP, mask, mask_kind), checks.slopes(alibi)
-    head_dim = check_qkv(_OP, qkv, heads, kv_heads)
-    check_rotary(_OP, head_dim, rotary_dim, rotary_style, theta)
-    _check_workspace(workspace, qkv, layer_id, heads, kv_heads, head_dim)
+    rotary = rotary_dim, rotary_style, theta
+    is_step = qkv.dim() == 3 and qkv.shape[0] > 0 and qkv.shape[1] == 1
+    # A step's operator sees all but the layer, and refuses a wrong call before it writes. So the
+    # checks, which have the words, wait until it has.
+    checked = is_compiling() or not is_step or not 0 <= layer_id < sizes.layers
+    if checked:
+        _check(workspace, qkv, layer_id, heads, kv_heads, rotary)
     _refuse_modes(qkv, mask, alibi)
     batch, tokens, _ = qkv.shape
     if batch == 0 or tokens == 0:
-        return qkv.new_empty(batch, tokens, heads * head_dim)
+        return qkv.new_empty(batch, tokens, heads * sizes.head_dim)
     if scale is None:
-        scale = head_dim**-0.5
-    last = layer_id == workspace.sizes.layers - 1 if last_layer is None else last_layer
+        scale = sizes.head_dim**-0.5
+    last = layer_id == sizes.layers - 1 if last_layer is None else last_layer
     memory = workspace.memory
     if tokens > 1:
         workspace.check_room(tokens, _OP, "qkv", held=0)
@@ -119,28 +125,51 @@ def softmax_context(
                 q, k, rotary_dim=rotary_dim, style=rotary_style, theta=theta
             )
         for cache, new in ((memory.keys[layer_id], k), (memory.values[layer_id], v)):
-            cache[:batch, :, :tokens, :head_dim].copy_(new.transpose(1, 2))
+            cache[:batch, :, :tokens, : sizes.head_dim].copy_(new.transpose(1, 2))
         if last:
             memory.positions[:batch].fill_(tokens)
             if _host_counts(qkv):
                 workspace.restart(tokens)
         return attend(q, k, v, mask, alibi, scale=scale, causal=causal, window=window)
+    options = {
+        "heads": heads,
+        "kv_heads": kv_heads,
+        "scale": scale,
+        "rotary_dim": rotary_dim,
+        "rotary_style": rotary_style,
+        "theta": theta,
+        "window": window,
+    }
+    if checked:
+        return _step(workspace, qkv, mask, alibi, layer_id, last, options)
+    try:
+        return _step(workspace, qkv, mask, alibi, layer_id, last, options)
+    except Exception:
+        _check(workspace, qkv, layer_id, heads, kv_heads, rotary)
+        raise
+
+
+def _step(
+    workspace: "Workspace",
+    qkv: Tensor,
+    mask: Tensor | None,
+    alibi: Tensor | None,
+    layer_id: int,
+    last: bool,
+    options: dict[str, Any],
+) -> Tensor:
+    """A token of each sequence. What is wrong is refused before anything is written."""
     host_counts = _host_counts(qkv)
     if host_counts:
         workspace.check_room(1, _OP, "qkv")
         _check_mask_length(mask, workspace.tokens + 1)
-    out = memory.context[:batch]
+    memory = workspace.memory
+    out = memory.context[: qkv.shape[0]]
     call_in_place(
         *(ops.softmax_context_step, qkv, mask, alibi),
         *(memory.keys[layer_id], memory.values[layer_id]),
         *(memory.positions, memory.counters, memory.partials, out),
-        heads=heads,
-        kv_heads=kv_heads,
-        scale=scale,
-        rotary_dim=rotary_dim,
-        rotary_style=rotary_style,
-        theta=theta,
-        window=window,
+        **options,
         advance=last,
     )
     if last and host_counts:
@@ -175,7 +204,7 @@ def _of_dtype(
 
 def _host_counts(qkv: Tensor) -> bool:
     """Whether the host sees every token: not while it traces, or captures a graph."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return False
     return not (qkv.is_cuda and torch.cuda.is_current_stream_capturing())
 
@@ -190,7 +219,7 @@ def _refuse_modes(*tensors: Tensor | None) -> None:
         raise RuntimeError(
             f"{_OP}: writes to a KV cache, so it has no gradient; call it under torch.no_grad()"
         )
-    if torch.compiler.is_compiling() or not transforms_active():
+    if is_compiling() or not transforms_active():
         return
     if any(isinstance(one, Tensor) and is_batchedtensor(one) for one in tensors):
         raise RuntimeError(
@@ -199,9 +228,17 @@ def _refuse_modes(*tensors: Tensor | None) -> None:
         )
 
 
-def _check_workspace(
-    workspace: "Workspace", qkv: Tensor, layer_id: int, heads: int, kv_heads: int, head_dim: int
+def _check(
+    workspace: "Workspace",
+    qkv: Tensor,
+    layer_id: int,
+    heads: int,
+    kv_heads: int,
+    rotary: tuple[int, str, float],
 ) -> None:
+    """What a prompt and a step have in common."""
+    head_dim = check_qkv(_OP, qkv, heads, kv_heads)
+    check_rotary(_OP, head_dim, *rotary)
     sizes = workspace.sizes
     if heads != sizes.heads:
         checks.fail(_OP, "heads", f"{sizes.heads} (the workspace's)", heads)

@@ -95,7 +95,7 @@ def vector_matmul_int8(
         A new contiguous tensor [..., M] of the dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     return cast(
         "Tensor", call(ops.vector_matmul_int8, x, weight, scale, out=out, workspace=workspace)
@@ -136,7 +136,7 @@ def linear_layer_int8(
         A new contiguous tensor [..., M] of the dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     return cast(
         "Tensor", call(ops.linear_layer_int8, x, weight, scale, bias, out=out, workspace=workspace)
@@ -183,7 +183,7 @@ def fused_gemm_gelu_int8(
         A new contiguous tensor [..., M] of the dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     op = ops.fused_gemm_gelu_int8
     return cast(
@@ -234,7 +234,7 @@ def qkv_gemm_int8(
         The product [..., M] and u [..., K], new contiguous tensors of the dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     op = ops.qkv_gemm_int8
     return cast(
@@ -282,7 +282,7 @@ def rms_qkv_gemm_int8(
         The product [..., M] and u [..., K], new contiguous tensors of the dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     op = ops.rms_qkv_gemm_int8
     return cast(
@@ -348,7 +348,7 @@ def mlp_gemm_int8(
         The product [..., M] and u [..., K], new contiguous tensors of the dtype of `x`.
 
     Raises:
-        ValueError: An argument is not as above (RuntimeError from a native kernel).
+        ValueError: An argument is not as above.
     """
     result = call(
         ops.mlp_gemm_int8,
@@ -411,7 +411,7 @@ def rms_mlp_gemm_int8(
         The product, a new contiguous tensor [..., M] of the dtype of `x`, and `residual`.
 
     Raises:
-        ValueError: An argument is not as above (RuntimeError from a native kernel).
+        ValueError: An argument is not as above.
         RuntimeError: A gradient is asked for.
     """
     product = call_in_place(

@@ -82,7 +82,7 @@ def mlp_gemm(
         The product [..., M] and u [..., K], new contiguous tensors of the dtype of `x`.
 
     Raises:
-        ValueError: An argument is not as above (RuntimeError from a native kernel).
+        ValueError: An argument is not as above.
     """
     result = call(
         ops.mlp_gemm,
@@ -226,7 +226,7 @@ def rms_mlp_gemm(
         The product, a new contiguous tensor [..., M] of the dtype of `x`, and `residual`.
 
     Raises:
-        ValueError: An argument is not as above (RuntimeError from a native kernel).
+        ValueError: An argument is not as above.
         RuntimeError: A gradient is asked for.
     """
     product = call_in_place(

@@ -59,7 +59,7 @@ def vector_matmul(
         A new contiguous tensor [..., M] of the dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     return cast("Tensor", call(ops.vector_matmul, x, weight, out=out, workspace=workspace))
 
@@ -130,7 +130,7 @@ def linear_layer(
         A new contiguous tensor [..., M] of the dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     return cast("Tensor", call(ops.linear_layer, x, weight, bias, out=out, workspace=workspace))
 
@@ -193,7 +193,7 @@ def fused_gemm_gelu(
         A new contiguous tensor [..., M] of the dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     return cast(
         "Tensor", call(ops.fused_gemm_gelu, x, weight, bias, weight2, out=out, workspace=workspace)
@@ -295,7 +295,7 @@ def einsum_sec_sm_ecm(
         A new contiguous tensor [E, C, M] of the dtype of `q`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     return cast("Tensor", call(ops.einsum_sec_sm_ecm, q, weight, out=out, workspace=workspace))
 

@@ -87,7 +87,7 @@ def qkv_gemm(
         The product [..., M] and u [..., K], new contiguous tensors of the dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     result = call(ops.qkv_gemm, x, weight, bias, gamma, beta, eps=eps, out=out, workspace=workspace)
     return cast("tuple[Tensor, Tensor]", result)
@@ -169,7 +169,7 @@ def rms_qkv_gemm(
         The product [..., M] and u [..., K], new contiguous tensors of the dtype of `x`.
 
     Raises:
-        ValueError: A dtype, device or shape is not as above (RuntimeError from a native kernel).
+        ValueError: A dtype, device or shape is not as above.
     """
     result = call(ops.rms_qkv_gemm, x, weight, gamma, eps=eps, out=out, workspace=workspace)
     return cast("tuple[Tensor, Tensor]", result)
