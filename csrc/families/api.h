@@ -1,7 +1,7 @@
 // What a family's operators are written with. They are compiled once, for every torch and for
 // DLPack: families/tensor.h is a tensor, families/framework.h what they ask of its framework.
 //
-//   FUSEDOPS_FAMILY(vector_add, m) { m.op<&VectorAdd::vector_add>("vector_add"); }
+//   FUSEDOPS_FAMILY(vector_add, m) { m.op<&VectorAddOps::vector_add>("vector_add"); }
 //
 // registers a family's operators (families/registrar.h). Their schemas are defined in Python, on
 // the family's page: fusedops/families/NAME.py.

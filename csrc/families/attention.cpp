@@ -50,7 +50,7 @@ kernels::ScoreBias mask_of(const TensorView& mask, const TensorView& qkv) {
 
 }  // namespace
 
-struct Attention {
+struct AttentionOps {
   static void softmax_context_step(const Tensor& qkv, const OptionalTensor& mask,
                                    const OptionalTensor& alibi, const Tensor& keys,
                                    const Tensor& values, const Tensor& positions,
@@ -114,7 +114,7 @@ struct Attention {
 };
 
 FUSEDOPS_FAMILY(attention, m) {
-  m.op_without_out<&Attention::softmax_context_step>("softmax_context_step");
+  m.op_without_out<&AttentionOps::softmax_context_step>("softmax_context_step");
 }
 
 }  // namespace fusedops

@@ -8,7 +8,7 @@
 
 namespace fusedops {
 
-struct BiasAct {
+struct BiasActOps {
   using Pair = std::tuple<Tensor, Tensor>;
 
   static Tensor bias_add(const Tensor& x, const Tensor& bias) {
@@ -70,11 +70,11 @@ struct BiasAct {
 };
 
 FUSEDOPS_FAMILY(bias_act, m) {
-  m.op<&BiasAct::bias_add>("bias_add");
-  m.op<&BiasAct::bias_relu>("bias_relu");
-  m.op<&BiasAct::bias_gelu>("bias_gelu");
-  m.op_without_out<&BiasAct::bias_relu_backward>("bias_relu_backward");
-  m.op_without_out<&BiasAct::bias_gelu_backward>("bias_gelu_backward");
+  m.op<&BiasActOps::bias_add>("bias_add");
+  m.op<&BiasActOps::bias_relu>("bias_relu");
+  m.op<&BiasActOps::bias_gelu>("bias_gelu");
+  m.op_without_out<&BiasActOps::bias_relu_backward>("bias_relu_backward");
+  m.op_without_out<&BiasActOps::bias_gelu_backward>("bias_gelu_backward");
 }
 
 }  // namespace fusedops

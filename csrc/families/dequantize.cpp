@@ -5,7 +5,7 @@
 
 namespace fusedops {
 
-struct Dequantize {
+struct DequantizeOps {
   static Tensor dequantize(const Tensor& weight, const Tensor& scale, DType dtype) {
     const TensorView& view = weight.view();
     const bool packed = view.dtype == DType::uint8;
@@ -22,6 +22,6 @@ struct Dequantize {
   }
 };
 
-FUSEDOPS_FAMILY(dequantize, m) { m.op_without_out<&Dequantize::dequantize>("dequantize"); }
+FUSEDOPS_FAMILY(dequantize, m) { m.op_without_out<&DequantizeOps::dequantize>("dequantize"); }
 
 }  // namespace fusedops

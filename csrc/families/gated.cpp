@@ -9,7 +9,7 @@
 
 namespace fusedops {
 
-struct Gated {
+struct GatedOps {
   using Pair = std::tuple<Tensor, Tensor>;
 
   static Tensor gated_activation(const Tensor& x, const OptionalTensor& bias,
@@ -68,8 +68,8 @@ struct Gated {
 };
 
 FUSEDOPS_FAMILY(gated, m) {
-  m.op<&Gated::gated_activation>("gated_activation");
-  m.op_without_out<&Gated::gated_activation_backward>("gated_activation_backward");
+  m.op<&GatedOps::gated_activation>("gated_activation");
+  m.op_without_out<&GatedOps::gated_activation_backward>("gated_activation_backward");
 }
 
 }  // namespace fusedops

@@ -4,7 +4,7 @@
 
 namespace fusedops {
 
-struct Gemm {
+struct GemmOps {
   static Tensor vector_matmul(const Tensor& x, const Tensor& weight) {
     return linear(x, {weight}, std::nullopt);
   }
@@ -78,13 +78,13 @@ struct Gemm {
 };
 
 FUSEDOPS_FAMILY(gemm, m) {
-  m.op<&Gemm::vector_matmul>("vector_matmul");
-  m.op<&Gemm::linear_layer>("linear_layer");
-  m.op<&Gemm::fused_gemm_gelu>("fused_gemm_gelu");
-  m.op<&Gemm::einsum_sec_sm_ecm>("einsum_sec_sm_ecm");
-  m.op<&Gemm::vector_matmul_int8>("vector_matmul_int8");
-  m.op<&Gemm::linear_layer_int8>("linear_layer_int8");
-  m.op<&Gemm::fused_gemm_gelu_int8>("fused_gemm_gelu_int8");
+  m.op<&GemmOps::vector_matmul>("vector_matmul");
+  m.op<&GemmOps::linear_layer>("linear_layer");
+  m.op<&GemmOps::fused_gemm_gelu>("fused_gemm_gelu");
+  m.op<&GemmOps::einsum_sec_sm_ecm>("einsum_sec_sm_ecm");
+  m.op<&GemmOps::vector_matmul_int8>("vector_matmul_int8");
+  m.op<&GemmOps::linear_layer_int8>("linear_layer_int8");
+  m.op<&GemmOps::fused_gemm_gelu_int8>("fused_gemm_gelu_int8");
 }
 
 }  // namespace fusedops

@@ -8,7 +8,7 @@
 
 namespace fusedops {
 
-struct GemmNorm {
+struct GemmNormOps {
   using Pair = std::tuple<Tensor, Tensor>;
 
   static Pair qkv_gemm(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
@@ -128,14 +128,14 @@ struct GemmNorm {
 };
 
 FUSEDOPS_FAMILY(gemm, m) {
-  m.op<&GemmNorm::qkv_gemm>("qkv_gemm");
-  m.op<&GemmNorm::rms_qkv_gemm>("rms_qkv_gemm");
-  m.op<&GemmNorm::mlp_gemm>("mlp_gemm");
-  m.op<&GemmNorm::rms_mlp_gemm>("rms_mlp_gemm");
-  m.op<&GemmNorm::qkv_gemm_int8>("qkv_gemm_int8");
-  m.op<&GemmNorm::rms_qkv_gemm_int8>("rms_qkv_gemm_int8");
-  m.op<&GemmNorm::mlp_gemm_int8>("mlp_gemm_int8");
-  m.op<&GemmNorm::rms_mlp_gemm_int8>("rms_mlp_gemm_int8");
+  m.op<&GemmNormOps::qkv_gemm>("qkv_gemm");
+  m.op<&GemmNormOps::rms_qkv_gemm>("rms_qkv_gemm");
+  m.op<&GemmNormOps::mlp_gemm>("mlp_gemm");
+  m.op<&GemmNormOps::rms_mlp_gemm>("rms_mlp_gemm");
+  m.op<&GemmNormOps::qkv_gemm_int8>("qkv_gemm_int8");
+  m.op<&GemmNormOps::rms_qkv_gemm_int8>("rms_qkv_gemm_int8");
+  m.op<&GemmNormOps::mlp_gemm_int8>("mlp_gemm_int8");
+  m.op<&GemmNormOps::rms_mlp_gemm_int8>("rms_mlp_gemm_int8");
 }
 
 }  // namespace fusedops

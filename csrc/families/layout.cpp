@@ -67,7 +67,7 @@ std::optional<Padded> plan_of_transform(const TensorView& x, std::int64_t heads)
 
 }  // namespace
 
-struct Layout {
+struct LayoutOps {
   static Tensor add_padding(const Tensor& x) {
     require(has_rows(x) && padded_width(cols_of(x)) != 0);
     return padded(x, &plan_of_padding);
@@ -99,8 +99,8 @@ struct Layout {
 };
 
 FUSEDOPS_FAMILY(layout, m) {
-  m.op<&Layout::add_padding>("add_padding");
-  m.op<&Layout::pad_transform>("pad_transform");
+  m.op<&LayoutOps::add_padding>("add_padding");
+  m.op<&LayoutOps::pad_transform>("pad_transform");
 }
 
 }  // namespace fusedops

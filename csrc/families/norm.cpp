@@ -8,7 +8,7 @@
 
 namespace fusedops {
 
-struct Norm {
+struct NormOps {
   using Pair = std::tuple<Tensor, Tensor>;
   using Triple = std::tuple<Tensor, Tensor, Tensor>;
 
@@ -91,13 +91,13 @@ struct Norm {
 };
 
 FUSEDOPS_FAMILY(norm, m) {
-  m.op<&Norm::layer_norm>("layer_norm");
-  m.op<&Norm::layer_norm_residual>("layer_norm_residual");
-  m.op<&Norm::layer_norm_residual_store>("layer_norm_residual_store");
-  m.op<&Norm::rms_norm>("rms_norm");
-  m.op<&Norm::pre_rms_norm>("pre_rms_norm");
-  m.op_without_out<&Norm::layer_norm_backward>("layer_norm_backward");
-  m.op_without_out<&Norm::rms_norm_backward>("rms_norm_backward");
+  m.op<&NormOps::layer_norm>("layer_norm");
+  m.op<&NormOps::layer_norm_residual>("layer_norm_residual");
+  m.op<&NormOps::layer_norm_residual_store>("layer_norm_residual_store");
+  m.op<&NormOps::rms_norm>("rms_norm");
+  m.op<&NormOps::pre_rms_norm>("pre_rms_norm");
+  m.op_without_out<&NormOps::layer_norm_backward>("layer_norm_backward");
+  m.op_without_out<&NormOps::rms_norm_backward>("rms_norm_backward");
 }
 
 }  // namespace fusedops

@@ -5,7 +5,7 @@
 
 namespace fusedops {
 
-struct Residual {
+struct ResidualOps {
   static Tensor bias_residual(const Tensor& x, const Tensor& residual, const Tensor& bias) {
     require(has_rows(x) && is_alike(residual, x) && is_row_of(bias, x));
     check_on_gpu("x", x);
@@ -80,9 +80,9 @@ struct Residual {
 };
 
 FUSEDOPS_FAMILY(residual, m) {
-  m.op<&Residual::bias_residual>("bias_residual");
-  m.op<&Residual::residual_add_bias>("residual_add_bias");
-  m.op<&Residual::moe_res_matmul>("moe_res_matmul");
+  m.op<&ResidualOps::bias_residual>("bias_residual");
+  m.op<&ResidualOps::residual_add_bias>("residual_add_bias");
+  m.op<&ResidualOps::moe_res_matmul>("moe_res_matmul");
 }
 
 }  // namespace fusedops

@@ -122,7 +122,7 @@ void launch(const kernels::Rotary& call, const Gpu& on) {
 
 }  // namespace
 
-struct Rotary {
+struct RotaryOps {
   using Pair = std::tuple<Tensor, Tensor>;
 
   static Pair apply_rotary_pos_emb(const Tensor& q, const Tensor& k,
@@ -175,9 +175,9 @@ struct Rotary {
 };
 
 FUSEDOPS_FAMILY(rotary, m) {
-  m.op<&Rotary::apply_rotary_pos_emb>("apply_rotary_pos_emb");
-  m.op_without_out<&Rotary::apply_rotary_pos_emb_>("apply_rotary_pos_emb_");
-  m.op_without_out<&Rotary::apply_rotary_pos_emb_backward>("apply_rotary_pos_emb_backward");
+  m.op<&RotaryOps::apply_rotary_pos_emb>("apply_rotary_pos_emb");
+  m.op_without_out<&RotaryOps::apply_rotary_pos_emb_>("apply_rotary_pos_emb_");
+  m.op_without_out<&RotaryOps::apply_rotary_pos_emb_backward>("apply_rotary_pos_emb_backward");
 }
 
 }  // namespace fusedops

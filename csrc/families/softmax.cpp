@@ -41,7 +41,7 @@ ScoreBias alibi_of(const TensorView& alibi, const TensorView& scores, std::int64
 
 }  // namespace
 
-struct Softmax {
+struct SoftmaxOps {
   static Tensor softmax(const Tensor& scores, const OptionalTensor& mask,
                         const OptionalTensor& alibi, bool causal, std::int64_t window, double scale,
                         std::int64_t head_offset, std::int64_t mp_size) {
@@ -102,8 +102,8 @@ struct Softmax {
 };
 
 FUSEDOPS_FAMILY(softmax, m) {
-  m.op<&Softmax::softmax>("softmax");
-  m.op_without_out<&Softmax::softmax_backward>("softmax_backward");
+  m.op<&SoftmaxOps::softmax>("softmax");
+  m.op_without_out<&SoftmaxOps::softmax_backward>("softmax_backward");
 }
 
 }  // namespace fusedops

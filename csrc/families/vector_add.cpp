@@ -5,7 +5,7 @@
 
 namespace fusedops {
 
-struct VectorAdd {
+struct VectorAddOps {
   static Tensor vector_add(const Tensor& a, const Tensor& b, double gamma) {
     require(is_floating(a) && is_alike(b, a));
     check_on_gpu("a", a);
@@ -20,6 +20,6 @@ struct VectorAdd {
   }
 };
 
-FUSEDOPS_FAMILY(vector_add, m) { m.op<&VectorAdd::vector_add>("vector_add"); }
+FUSEDOPS_FAMILY(vector_add, m) { m.op<&VectorAddOps::vector_add>("vector_add"); }
 
 }  // namespace fusedops

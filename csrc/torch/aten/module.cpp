@@ -12,7 +12,7 @@ namespace fusedops::python {
 namespace {
 
 // torch's tensors, by their C++ objects.
-class Tensors final : public Arrays {
+class TorchTensors final : public Arrays {
  public:
   bool takes(PyObject*) override { return false; }
 
@@ -38,7 +38,7 @@ class Tensors final : public Arrays {
 }  // namespace
 
 Object call(const EntryPoint& of, const PythonCall& given) {
-  Tensors tensors;
+  TorchTensors tensors;
   return call_with(tensors, of, given);
 }
 
