@@ -62,7 +62,7 @@ def test_a_complete_folder_has_no_problems(tmp_path):
         ({"RECORD": b"demo/_C.so,sha256=x,99\n"}, '"demo/_C.so" has 4 bytes; 99 were installed'),
         ({"WHEEL": b"Tag: nonsense\n"}, 'WHEEL: "nonsense" is not a tag'),
         ({"torchwheel__json": b"{"}, "torchwheel.json: not a torchwheel claims file"),
-        ({"torchwheel__json": b'{"schema": 7}'}, "expected schema 4, found 7"),
+        ({"torchwheel__json": b'{"schema": 7}'}, "expected schema 5, found 7"),
         ({"torchwheel__json": b"\xff"}, "torchwheel.json cannot be read"),
     ],
 )

@@ -77,10 +77,12 @@ def judge(
     per_library = [_library_findings(library, environment) for library in needs.libraries()]
     # One library that fits is enough. A wheel for every torch runs without any.
     of_library = min(per_library, key=_severity)
+    of_label = _label_findings(candidate, fits=not of_library)
     if needs.abi == "universal":
         of_library = [dataclasses.replace(one, level="warning") for one in of_library]
     findings = [
         *_offer_findings(candidate, wanted),
+        *of_label,
         *_name_findings(candidate, needs, environment),
         *_python_findings(candidate, environment),
         *_torch_findings(needs, environment),
@@ -101,6 +103,13 @@ def _offer_findings(candidate: OfferedWheel, wanted: SpecifierSet) -> Iterable[F
         yield _misfit("hash", "a sha256 in the index", "none, so its bytes cannot be verified")
     if candidate.withdrawn is not None and not _is_named(version, wanted):
         yield _misfit("withdrawn", "a wheel that is offered", f"withdrawn: {candidate.withdrawn}")
+
+
+def _label_findings(candidate: OfferedWheel, *, fits: bool) -> Iterable[Finding]:
+    if candidate.label:
+        machine = "fits this machine" if fits else "is for other machines"
+        found = f"the label {candidate.label}, which {machine}; uv alone takes such a wheel"
+        yield _misfit("label", "a wheel that pip takes", found)
 
 
 def _is_named(version: Version, wanted: SpecifierSet) -> bool:

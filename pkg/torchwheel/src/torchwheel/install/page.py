@@ -28,6 +28,7 @@ class OfferedWheel:
         version: of the name.
         build: the build tag of the name.
         tags: the tags of the name.
+        label: of a labelled wheel, which pip does not take.
         url: its absolute address.
         needs: what it needs, as the index says it; else as its name says it.
         described: whether the index says it.
@@ -56,6 +57,7 @@ class OfferedWheel:
     metadata: tuple[str, str | None] | None = None
     provenance: str | None = None
     bundled: frozenset[str] = frozenset()
+    label: str | None = None
 
 
 def find_page(
@@ -80,7 +82,7 @@ def _wheel(
     """The wheel that a file is; nothing if it is no wheel of the project, e.g. an sdist."""
     name, entry = file.name, file.entry
     try:
-        named, version, build, tags = parse_file_name(name)
+        named, version, build, tags, label = parse_file_name(name)
     except WheelError:
         return
     if named != project:
@@ -103,12 +105,13 @@ def _wheel(
         metadata=_metadata(entry, file.url),
         provenance=link(file.page, provenance) if provenance else None,
         bundled=bundled,
+        label=label,
     )
 
 
 def wheel_of_file(path: Path) -> OfferedWheel:
     """A wheel that lies on this machine, as its name describes it."""
-    _, version, build, tags = parse_file_name(path.name)
+    _, version, build, tags, label = parse_file_name(path.name)
     said = read_local_version(version)
     return OfferedWheel(
         file=path.name,
@@ -121,6 +124,7 @@ def wheel_of_file(path: Path) -> OfferedWheel:
         said=said,
         sha256=sha256(path),
         size=path.stat().st_size,
+        label=label,
     )
 
 

@@ -17,6 +17,7 @@ from torchwheel_runtime.inspect.elf import GpuCode
 from torchwheel_runtime.inspect.elf_file import CUDA, elf_of_bytes, machine_name, refuse_malformed
 from torchwheel_runtime.inspect.packing import unpack_lz4, unpack_zstd
 from torchwheel_runtime.inspect.window import CpuTime, WheelError, Window
+from torchwheel_runtime.versions import tool_version
 
 MAGIC = 0xBA55ED50
 _VERSION = 1
@@ -137,11 +138,12 @@ def _read_module(section: Window, entry: FatbinEntry) -> GpuCode:
         packed = section.read(entry.at, entry.packed)
         if entry.kind == "sass":
             return GpuCode("sass", entry.arch, _kernels(unpack_entry(packed, entry), entry.arch))
-        target = _TARGET.search(unpack_entry(packed, entry, _PTX_HEAD))
+        head = unpack_entry(packed, entry, _PTX_HEAD)
+        target = _TARGET.search(head)
     if target is None or target[1].decode() != entry.arch.binary_name:
         found = target[1].decode() if target else "nothing"
         raise WheelError(f"{where}: PTX for {found}; its header says {entry.arch.binary_name}")
-    return GpuCode("ptx", entry.arch)
+    return GpuCode("ptx", entry.arch, release=tool_version(head.decode("latin-1")))
 
 
 def unpack_entry(packed: bytes, entry: FatbinEntry, most: int = budgets.MODULE_BYTES) -> bytes:
