@@ -28,8 +28,8 @@ def test_a_complete_release(artifacts, out):
     text = run(artifacts, out, version="v1.0.0")
     assert max(map(len, text.splitlines())) <= 80
     assert text.splitlines()[2:] == [
-        "cu130-stable     2 KiB   8 ok  NVIDIA H200",
-        "pure             1 KiB   8 ok  not run on a GPU",
+        "cu130-stable     2 KiB   9 ok  NVIDIA H200",
+        "pure             1 KiB   9 ok  not run on a GPU",
         "unsigned: no signature was asked for (--commit)",
     ]
     assets = {
@@ -111,7 +111,7 @@ def test_the_same_artifacts_give_the_same_bytes(artifacts, out, tmp_path, monkey
 def test_a_gpu_that_no_runner_has_is_not_waited_for(artifacts, out):
     artifacts.replace(", cuda: [self-h", ", cpu: [h")
     artifacts.smoke_file("cu130-stable").unlink()
-    assert "cu130-stable     2 KiB   8 ok  not run on a GPU" in run(artifacts, out)
+    assert "cu130-stable     2 KiB   9 ok  not run on a GPU" in run(artifacts, out)
 
 
 @green
