@@ -70,20 +70,26 @@ FEATURES: Mapping[str, tuple[str, ...]] = {
 """The features of each namespace that are known here."""
 
 
+def is_labelled(file: str) -> bool:
+    """Whether the name of a wheel has something in the label's place, behind its tags."""
+    parts = file.split("-")
+    # A build tag begins with a digit, the tag of a Python does not.
+    with_build = len(parts) > 5 and parts[2][:1].isdigit()
+    return file.endswith(".whl") and len(parts) == (7 if with_build else 6)
+
+
 def split_name(file: str) -> tuple[str, str | None]:
     """The name of a wheel without its label, and the label; None for a wheel without one.
 
     Raises:
         ValueError: what stands in the label's place is none.
     """
-    parts = file.removesuffix(".whl").split("-")
-    # A build tag begins with a digit, the tag of a Python does not.
-    usual = 6 if len(parts) > 5 and parts[2][:1].isdigit() else 5
-    if not file.endswith(".whl") or len(parts) != usual + 1:
+    if not is_labelled(file):
         return file, None
-    if problem := label_problem(parts[-1]):
+    usual, _, label = file.removesuffix(".whl").rpartition("-")
+    if problem := label_problem(label):
         raise ValueError(problem)
-    return f"{'-'.join(parts[:-1])}.whl", parts[-1]
+    return f"{usual}.whl", label
 
 
 def labelled_name(file: str, label: str) -> str:

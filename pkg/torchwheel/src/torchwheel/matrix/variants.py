@@ -13,6 +13,7 @@ from torchwheel.matrix.sections import (
     ToolkitAbi,
     WheelPlatform,
 )
+from torchwheel_runtime.arch.model import Backend
 from torchwheel_runtime.claims import Abi, PartKind, local_version, torch_range
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.text import join_names, nearest, quote
@@ -56,6 +57,12 @@ class Variant:
     def builds(self) -> "tuple[Variant, ...]":
         """What is compiled for its wheel: its parts, or itself if it has a toolkit."""
         return self.parts or ((self,) if self.toolkit else ())
+
+    @property
+    def backends(self) -> frozenset[Backend]:
+        """Whose GPUs its wheel has kernels for."""
+        kernels = (part.toolkit for part in self.parts if part.part == "kernels")
+        return frozenset(one.backend for one in (self.toolkit, *kernels) if one)
 
     @property
     def unlabelled_id(self) -> str:
@@ -308,9 +315,7 @@ def gpu_runner(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
     machines = matrix.runners.get(variant.platform)
     if machines is None or not variant.native:
         return ()
-    kernels = (p.toolkit for p in variant.parts if p.part == "kernels")
-    backends = {toolkit.backend for toolkit in (variant.toolkit, *kernels) if toolkit}
-    return (machines.rocm if backends == {"rocm"} else machines.cuda) or ()
+    return (machines.rocm if variant.backends == {"rocm"} else machines.cuda) or ()
 
 
 def smoke_runner(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
