@@ -190,16 +190,21 @@ def test_variantlib_reads_our_names_and_files(index: Path) -> None:
     from variantlib.variant_dist_info import VariantDistInfo
     from variantlib.variants_json import VariantsJson
 
-    for path in (index / "files").glob("*.whl"):
+    merged = None
+    for path in sorted((index / "files").glob("*.whl")):
         match = constants.VALIDATION_WHEEL_NAME_REGEX.fullmatch(path.name)
         usual, label = split_name(path.name)
         assert (match["base_wheel_name"] + ".whl", match["variant_label"]) == (usual, label)
         if label:
             with zipfile.ZipFile(path) as archive:
                 text = archive.read("demo-1.0.0.dist-info/variant.json")
-            assert _sets(VariantDistInfo(text, label).to_str()) == _sets(text)
+            info = VariantDistInfo(text, label)
+            assert _sets(info.to_str()) == _sets(text)
+            merged = merged or VariantsJson(json.loads(text))
+            merged.merge(info)
     text = (index / GROUP / "demo/demo-1.0.0-variants.json").read_bytes()
-    assert _sets(VariantsJson(json.loads(text)).to_str()) == _sets(text)
+    assert merged
+    assert _sets(VariantsJson(json.loads(text)).to_str()) == _sets(text) == _sets(merged.to_str())
 
 
 def _sets(text: str | bytes) -> dict[str, dict[tuple[str, str], list[str]]]:

@@ -13,6 +13,7 @@ from torchwheel_runtime.variant_format import (
     file_text,
     index_file_name,
     labelled_name,
+    misfit,
     properties_of,
     read_labels,
     split_name,
@@ -113,6 +114,33 @@ def test_what_is_written_is_read(labels):
     assert read_labels(file_text(labels), "x") == labels
 
 
+CU12 = {"nvidia": {"cuda_version_lower_bound": ("12.0",), "sm_arch": ("80_real", "90_virtual")}}
+BOUNDED = {"nvidia": {"cuda_version_lower_bound": ("12",), "cuda_version_upper_bound": ("13",)}}
+
+
+@pytest.mark.parametrize(
+    ("properties", "cuda", "gpus", "says"),
+    [
+        (CU12, "12.0", "8.6", None),
+        (CU12, "13.2", "12.0", None),  # by PTX
+        (CU12, "12.0", "7.5", "sm_arch 80_real 90_virtual, and here: GPUs: 7.5"),
+        (CU12, "11.8", "8.0", "cuda_version_lower_bound 12.0, and here: a driver for CUDA 11.8"),
+        (CU12, None, "", "cuda_version_lower_bound 12.0, and here: a driver for CUDA none"),
+        (CU12, "13.0", "gfx942", "sm_arch 80_real 90_virtual, and here: GPUs: none"),
+        (BOUNDED, "12.9", "8.0", None),
+        (BOUNDED, "13.0", "8.0", "cuda_version_upper_bound 13, and here: a driver for CUDA 13.0"),
+        (AMD, None, "gfx90a gfx942:xnack-", None),
+        (AMD, None, "gfx90a", "gfx_arch gfx942, and here: GPUs: gfx90a"),
+        ({"x86_64": {"level": ("v3",)}}, None, "", None),
+        ({"nvidia": {"sm_arch": ("odd", "1_real")}}, "13.0", "9.0", "sm_arch odd 1_real, and"),
+        ({}, None, "", None),
+    ],
+)
+def test_misfit(properties, cuda, gpus, says):
+    found = misfit(properties, cuda, list(map(parse, gpus.split())))
+    assert found is None if says is None else says in found
+
+
 def document(**changes: object) -> dict[str, object]:
     return {**json.loads(file_text({"cu13": CU13})), **changes}
 
@@ -140,11 +168,11 @@ MALFORMED = {
     ),
     "unknown provider": (
         said({"evil": {"gpu": ["1"]}}),
-        'variants."cu13": expected a provider of "nvidia", found "evil"',
+        'variants."cu13": expected a provider of "nvidia", "amd", found "evil"',
     ),
     "providers without priority": (
         json.dumps(document(**{"default-priorities": {"namespace": []}})),
-        'default-priorities.namespace: expected the providers, "nvidia", found none',
+        'default-priorities.namespace: expected the providers, "nvidia", "amd", found none',
     ),
     "null with properties": (
         said(CU13, label="null"),

@@ -187,7 +187,7 @@ HOSTILE: dict[str, tuple[Callable[[str], str], str]] = {
     ),
     "unknown provider": (
         lambda text: json.dumps({**json.loads(text), "providers": {}}),
-        'default-priorities.namespace: expected the providers, none, found "nvidia"',
+        'default-priorities.namespace: expected the providers, none, found "nvidia", "amd"',
     ),
     "not UTF-8": (lambda _: "\udcff", "variant.json: expected UTF-8, found byte 0xff at 0"),
 }

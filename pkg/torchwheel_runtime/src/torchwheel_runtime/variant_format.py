@@ -10,7 +10,14 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from torchwheel_runtime.arch.model import Arch, Backend, CudaArch, RocmArch
+from torchwheel_runtime.arch.model import (
+    Arch,
+    Backend,
+    CudaArch,
+    RocmArch,
+    backend_of,
+    parse_binary_name,
+)
 from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.arch.runs import machine_code_runs_on, processors, ptx_runs_on
 from torchwheel_runtime.claims import Claims
@@ -167,16 +174,48 @@ def properties_of(claims: Claims) -> Properties:
     return found
 
 
+def misfit(properties: Properties, cuda: str | None, gpus: Iterable[Arch]) -> str | None:
+    """What of a label a machine has not; None if it fits, as far as the features are known here.
+
+    Args:
+        properties: the label's.
+        cuda: the CUDA that the driver is for, e.g. "13.0"; None if there is no NVIDIA driver.
+        gpus: the archs of its GPUs.
+    """
+    own = {name: [gpu for gpu in gpus if NAMESPACES[backend_of(gpu)] == name] for name in FEATURES}
+    for name, features in properties.items():
+        for feature, values in features.items() if name in FEATURES else ():
+            if feature == ARCH_FEATURE[name]:
+                fits = any(_runs(value, gpu) for value in values for gpu in own[name])
+                found = f"GPUs: {join_names(map(str, own[name])) or 'none'}"
+            else:
+                bounds, here = map(version_numbers, values), version_numbers(cuda or "")
+                fits = any(here >= one if feature == LOWER_BOUND else here < one for one in bounds)
+                found = f"a driver for CUDA {cuda or 'none'}"
+            if not fits:
+                return f"{feature} {' '.join(values)}, and here: {found}"
+    return None
+
+
+def _runs(value: str, gpu: Arch) -> bool:
+    """Whether a GPU runs the code that a value of an arch names."""
+    number, _, kind = value.partition("_")
+    try:
+        arch = parse_binary_name(f"sm_{number}" if kind else number)
+    except ValueError:
+        return False
+    return ptx_runs_on(arch, gpu) if kind == "virtual" else machine_code_runs_on(arch, gpu)
+
+
 def file_text(labels: Mapping[str, Properties]) -> str:
     """Byte-stable JSON of variant.json, or of an index's file with several labels."""
-    used = {namespace for properties in labels.values() for namespace in properties}
-    providers = [one for one in _PROVIDERS.values() if one.namespace in used]
+    # With all of them in each, the files of wheels can be joined, and that of "null" is valid.
     document = {
         "$schema": _SCHEMA,
-        "default-priorities": {"namespace": [one.namespace for one in providers]},
+        "default-priorities": {"namespace": [one.namespace for one in _PROVIDERS.values()]},
         "providers": {
             one.namespace: {"requires": [one.requires], "plugin-api": one.plugin}
-            for one in providers
+            for one in _PROVIDERS.values()
         },
         "variants": dict(sorted(labels.items())),
     }
