@@ -96,19 +96,36 @@ class Uv:
         self.folder, self.address = folder, address
         subprocess.run([uv.find_uv_bin(), "venv", "--quiet", folder / "venv"], check=True)
 
-    def takes(self, driver: str = "none", gpu: str = "none", *, variants: bool = True) -> str:
-        """The file that uv takes on a machine."""
+    def _pip_install(self, driver: str, gpu: str, *options: str, variants: bool) -> str:
+        """What `uv pip install` says of a machine."""
         forced = {} if driver == "none" else {DRIVER: driver, GPU: gpu}
-        command = [uv.find_uv_bin(), "pip", "install", "--dry-run", "--verbose", "--no-config"]
+        command = [uv.find_uv_bin(), "pip", "install", "--reinstall", "--verbose", "--no-config"]
         command += ["--preview-features", "wheel-variants"] if variants else []
-        command += ["--python", str(self.folder / "venv"), "--cache-dir", str(self.folder / "uv")]
+        command += [
+            *options,
+            "--python",
+            str(self.folder / "venv"),
+            "--cache-dir",
+            str(self.folder / "uv"),
+        ]
         command += ["--default-index", f"{self.address}/{GROUP}/", "demo"]
         environ = {**os.environ, "NO_COLOR": "1", **forced}
         done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-        selected = re.search(r"Selecting: demo==\S+ \[\w+\] \((\S+)\)", done.stderr)
         assert done.returncode == 0, done.stderr
-        assert selected, done.stderr
+        return done.stderr
+
+    def takes(self, driver: str = "none", gpu: str = "none", *, variants: bool = True) -> str:
+        """The file that uv takes on a machine."""
+        said = self._pip_install(driver, gpu, "--dry-run", variants=variants)
+        selected = re.search(r"Selecting: demo==\S+ \[\w+\] \((\S+)\)", said)
+        assert selected, said
         return selected[1]
+
+    def installs(self, driver: str, gpu: str) -> list[str]:
+        """The labels of what uv installs on a machine: those of its variant.json."""
+        self._pip_install(driver, gpu, variants=True)
+        (file,) = (self.folder / "venv").glob("lib/python3*/site-packages/demo-*/variant.json")
+        return list(read_labels(file.read_bytes(), "variant.json"))
 
 
 @pytest.fixture(scope="module", params=["HTML", "JSON"])
@@ -128,6 +145,14 @@ def label_of(file: str) -> str:
 def test_uv_takes_the_label_of_each_machine(asked: Uv) -> None:
     found = [(*machine, label_of(asked.takes(*machine))) for *machine, _ in MACHINES]
     assert found == MACHINES
+
+
+def test_uv_installs_each_label(asked: Uv) -> None:
+    """It reads variant.json then, too."""
+    machines = {label: machine for *machine, label in MACHINES}
+    assert {label: asked.installs(*machine) for label, machine in machines.items()} == {
+        label: [label] for label in ("cu13", "cu12", "null")
+    }
 
 
 def test_without_the_preview_uv_takes_the_plain_wheel(asked: Uv) -> None:

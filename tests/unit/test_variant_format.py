@@ -174,6 +174,12 @@ MALFORMED = {
         json.dumps(document(**{"default-priorities": {"namespace": []}})),
         'default-priorities.namespace: expected the providers, "nvidia", "amd", found none',
     ),
+    "no provider at all": (
+        json.dumps(
+            document(**{"default-priorities": {"namespace": []}}, providers={}, variants={})
+        ),
+        "default-priorities.namespace: expected the providers, none, found none",
+    ),
     "null with properties": (
         said(CU13, label="null"),
         'variants."null": expected no property, found nvidia',

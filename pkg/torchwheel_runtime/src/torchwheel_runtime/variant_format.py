@@ -209,7 +209,7 @@ def _runs(value: str, gpu: Arch) -> bool:
 
 def file_text(labels: Mapping[str, Properties]) -> str:
     """Byte-stable JSON of variant.json, or of an index's file with several labels."""
-    # With all of them in each, the files of wheels can be joined, and that of "null" is valid.
+    # All of them in each file, so that those of several wheels can be joined.
     document = {
         "$schema": _SCHEMA,
         "default-priorities": {"namespace": [one.namespace for one in _PROVIDERS.values()]},
@@ -252,7 +252,8 @@ _NAME, _VALUE = re.compile("[a-z0-9_]{1,64}"), re.compile("[a-z0-9_.]{1,64}")
 def _problems(
     priorities: Sequence[str], providers: Mapping[str, Any], labels: Mapping[str, Properties]
 ) -> Iterator[str]:
-    if sorted(priorities) != sorted(providers):
+    # uv installs no wheel whose list is empty, not even that of the label "null".
+    if sorted(priorities) != sorted(providers) or not priorities:
         found = join_names(map(quote, priorities)) or "none"
         expected = join_names(map(quote, providers)) or "none"
         yield f"default-priorities.namespace: expected the providers, {expected}, found {found}"
