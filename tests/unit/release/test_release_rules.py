@@ -37,6 +37,7 @@ from torchwheel.smoke.smoke_record import (
     TestResult,
     summarize,
 )
+from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.claims import Part
 from torchwheel_runtime.files import sha256
 from wheelmaker import make_wheel, stable
@@ -498,10 +499,27 @@ def test_labelled_wheels_have_all_libraries_of_the_plain_one(labelled, unlabelle
             label=label,
             unlabelled_id="universal",
         )
-        claims = SimpleNamespace(parts=parts)
+        claims = SimpleNamespace(parts=parts, label=label, variant=variant.id)
         return SimpleNamespace(variant=variant, candidate=SimpleNamespace(claims=claims))
 
     universal = SimpleNamespace(unlabelled=unlabelled)
     sources = SimpleNamespace(matrix=SimpleNamespace(abis=SimpleNamespace(universal=universal)))
     cases = [case(None, [KERNELS, OTHER]), *(case(*one) for one in labelled.items())]
     assert list(labels_cover(sources, cases, None)) == says
+
+
+def test_a_label_is_for_the_same_machines_on_every_platform():
+    def case(platform, version):
+        part = dataclasses.replace(KERNELS, toolkit_version=version, archs=(parse("9.0"),))
+        claims = SimpleNamespace(parts=[part], label="cu", variant=f"universal{platform}-cu")
+        variant = SimpleNamespace(
+            id=claims.variant, label="cu", unlabelled_id=f"universal{platform}"
+        )
+        return SimpleNamespace(variant=variant, candidate=SimpleNamespace(claims=claims))
+
+    sources = SimpleNamespace(matrix=SimpleNamespace(abis=SimpleNamespace(universal=None)))
+    cases = [case("", "13.0"), case("-linux_aarch64", "12.4")]
+    assert list(labels_cover(sources, cases, None)) == [
+        "universal-linux_aarch64-cu: label cu is for other machines on another platform; an index "
+        "has one entry for both: give it another"
+    ]

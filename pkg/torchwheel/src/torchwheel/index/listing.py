@@ -187,6 +187,9 @@ def label_files(files: Iterable[File]) -> Mapping[str, tuple[str, str]]:
     """For each release with labelled wheels the file that names their properties.
 
     By its name: the text, and when the last of the wheels was published.
+
+    Raises:
+        UsageError: two wheels of a release have one label and other properties.
     """
     found: dict[str, dict[str, Properties]] = defaultdict(dict)
     times: dict[str, str] = {}
@@ -194,7 +197,12 @@ def label_files(files: Iterable[File]) -> Mapping[str, tuple[str, str]]:
         claims = file.wheel.claims
         if claims and claims.label:
             name = index_file_name(file.wheel.file)
-            found[name][claims.label] = properties_of(claims)
+            properties = properties_of(claims)
+            if found[name].setdefault(claims.label, properties) != properties:
+                raise UsageError(
+                    f"{file.wheel.file}: expected the properties that other wheels of {name} have "
+                    f"with the label {claims.label}, found others; withdraw one of them"
+                )
             times[name] = max(times.get(name, ""), file.wheel.uploaded)
     return {name: (file_text(labels), times[name]) for name, labels in found.items()}
 

@@ -26,6 +26,7 @@ from torchwheel_runtime.validate.torch_rules import (
     describe_torch,
     range_contains,
 )
+from torchwheel_runtime.variant_format import index_file_name
 from torchwheel_runtime.versions import minor_version, version_numbers
 
 
@@ -108,7 +109,10 @@ def _offer_findings(candidate: OfferedWheel, wanted: SpecifierSet) -> Iterable[F
 def _label_findings(candidate: OfferedWheel, *, fits: bool) -> Iterable[Finding]:
     if candidate.label:
         machine = "fits this machine" if fits else "is for other machines"
-        found = f"the label {candidate.label}, which {machine}; uv alone takes such a wheel"
+        takes = "uv alone takes such a wheel"
+        if candidate.label_file is None:
+            takes = f"no installer takes it, as the index has no {index_file_name(candidate.file)}"
+        found = f"the label {candidate.label}, which {machine}; {takes}"
         yield _misfit("label", "a wheel that pip takes", found)
 
 

@@ -1,7 +1,7 @@
 """The wheels that an index offers of a project, each with what it needs."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -16,6 +16,7 @@ from torchwheel.inspect.wheel import parse_file_name
 from torchwheel_runtime.fetch import Fetch, link
 from torchwheel_runtime.files import sha256
 from torchwheel_runtime.inspect.window import WheelError
+from torchwheel_runtime.variant_format import index_file_name
 from torchwheel_runtime.versions import has_long_number
 
 
@@ -29,6 +30,7 @@ class OfferedWheel:
         build: the build tag of the name.
         tags: the tags of the name.
         label: of a labelled wheel, which pip does not take.
+        label_file: the file of the index that names the label's properties; None if it has none.
         url: its absolute address.
         needs: what it needs, as the index says it; else as its name says it.
         described: whether the index says it.
@@ -58,6 +60,7 @@ class OfferedWheel:
     provenance: str | None = None
     bundled: frozenset[str] = frozenset()
     label: str | None = None
+    label_file: str | None = None
 
 
 def find_page(
@@ -73,7 +76,13 @@ def find_page(
         return None
     bundled = read_bundled(listed.note, listed.url)
     wheels = (wheel for file in listed.files for wheel in _wheel(file, project, bundled))
-    return listed.url, tuple(wheels)
+    names = {file.name for file in listed.files}
+    return listed.url, tuple(_with_label_file(wheel, names) for wheel in wheels)
+
+
+def _with_label_file(wheel: OfferedWheel, names: Collection[str]) -> OfferedWheel:
+    name = index_file_name(wheel.file)
+    return dataclasses.replace(wheel, label_file=name) if wheel.label and name in names else wheel
 
 
 def _wheel(

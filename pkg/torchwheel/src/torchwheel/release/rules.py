@@ -23,6 +23,7 @@ from torchwheel_runtime.arch.runs import runs_on
 from torchwheel_runtime.claims import Claims, Part
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.text import join_names, quote
+from torchwheel_runtime.variant_format import Properties, properties_of
 
 _NONE = smokes.Counts()
 _RUNTIME = "torchwheel-runtime"
@@ -384,19 +385,24 @@ def one_version(
 def labels_cover(
     sources: ReleaseSources, cases: Sequence[ReleaseCase], _version: Version | None
 ) -> Iterator[str]:
-    """A line for what labelled wheels have not of the plain one, and for each other library."""
+    """A line for what labelled wheels have not of the plain one, and for what differs in them."""
     universal = sources.matrix.abis.universal
     unlabelled = universal.unlabelled if universal else ()
+    first: dict[str, Properties] = {}
+    for claims in (case.candidate.claims for case in cases):
+        if claims.label and first.setdefault(claims.label, own := properties_of(claims)) != own:
+            says = f"label {claims.label} is for other machines on another platform"
+            yield f"{claims.variant}: {says}; an index has one entry for both: give it another"
     for plain in cases:
-        name, own = plain.variant.id, {part.name: part for part in plain.candidate.claims.parts}
+        name, parts = plain.variant.id, {part.name: part for part in plain.candidate.claims.parts}
         labelled = [one for one in cases if one.variant.label and one.variant.unlabelled_id == name]
         covered = set(unlabelled)
         for case in labelled:
             for part in case.candidate.claims.parts:
                 covered.add(part.name)
-                if part != own.get(part.name):
+                if part != parts.get(part.name):
                     yield f"{case.variant.id}: {part.name} is not that of {name}; {_REBUILD}"
-        missing = [part for part in own if part not in covered]
+        missing = [part for part in parts if part not in covered]
         if labelled and missing:
             yield f"{name}: no labelled wheel has its {join_names(missing)}; select the label too"
 
