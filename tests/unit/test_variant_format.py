@@ -61,6 +61,8 @@ def test_the_file_of_an_index_has_the_name_and_the_version():
         # CUDA 12.4 knows 9.0, which has the PTX of 8.0 alone, and 13.2 knows 10.0.
         ("12.4", "8.0+PTX", "12.4"),
         ("13.2", "9.0+PTX", "13.2"),
+        # CUDA 12.5 and 12.6 write one version of PTX.
+        ("12.6", "8.0+PTX", "12.5"),
         # No other GPU runs code of 9.0a.
         ("13.2", "9.0a+PTX", "13.0"),
         ("11.8", "7.0", "11.0"),

@@ -73,7 +73,7 @@ LIES = {
             claimed(parts=(dataclasses.replace(PARTS[0], archs=PTX_ALONE), *PARTS[2:])),
             code(
                 module("sass", "7.5"),
-                GpuCode("ptx", parse("7.5"), release="13.2.51"),
+                GpuCode("ptx", parse("7.5"), ptx_version="9.2"),
             ),
             labels(sm_arch=("75_real", "75_virtual")),
         ),

@@ -5,11 +5,13 @@ Here a variant is one build of the matrix, so the wheel goes by its label: a lab
 """
 
 import dataclasses
+import functools
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+from torchwheel_runtime import data
 from torchwheel_runtime.arch.model import (
     Arch,
     Backend,
@@ -121,9 +123,9 @@ def label_problem(label: str) -> str | None:
 def driver_bound(release: str, archs: Collection[Arch]) -> str:
     """The oldest CUDA of a driver that runs a toolkit's code on each GPU that it is for.
 
-    A driver runs machine code of every minor release of its CUDA, and compiles the PTX of its own
-    minor release and older ones. So PTX counts where a GPU that the toolkit knows has nothing else.
-    A GPU that is newer than the toolkit has a newer driver.
+    A driver runs machine code of every minor release of its CUDA, and compiles PTX up to the version
+    of its own. So PTX counts where a GPU that the toolkit knows has nothing else. A GPU that is
+    newer than the toolkit has a newer driver.
     """
 
     def has_ptx_alone(gpu: Arch) -> bool:
@@ -131,8 +133,21 @@ def driver_bound(release: str, archs: Collection[Arch]) -> str:
         return not compiled and any(arch.ptx and ptx_runs_on(arch, gpu) for arch in archs)
 
     if any(map(has_ptx_alone, ToolkitRelease("cuda", release).archs)):
-        return minor_version(release)
+        written = _ptx_versions().get(minor_version(release))
+        return (ptx_release(written) if written else None) or minor_version(release)
     return f"{major_version(release)}.0"
+
+
+def ptx_release(version: str) -> str | None:
+    """The oldest CUDA whose driver compiles a version of PTX; None for a newer version."""
+    needed, known = version_numbers(version), _ptx_versions().items()
+    return next((release for release, one in known if version_numbers(one) >= needed), None)
+
+
+@functools.cache
+def _ptx_versions() -> Mapping[str, str]:
+    """The newest PTX that each CUDA writes, the oldest CUDA first."""
+    return dict(data.read("compat.json")["ptx"])
 
 
 def arch_values(archs: Iterable[Arch]) -> tuple[str, ...]:

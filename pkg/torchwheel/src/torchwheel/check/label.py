@@ -22,6 +22,7 @@ from torchwheel_runtime.variant_format import (
     Properties,
     code_values,
     properties_of,
+    ptx_release,
 )
 from torchwheel_runtime.versions import major_version, version_numbers
 
@@ -63,11 +64,12 @@ def _fault_of_label(wheel: PackageMetadata, claimed: str | None) -> str | None:
 
 
 def _with_ptx_releases(claims: Claims, code: Mapping[str, tuple[GpuCode, ...]]) -> Claims:
-    """The claims with the release of CUDA that the PTX of each library names, where it does."""
+    """The claims with the CUDA whose driver compiles the PTX of each library, where it has some."""
 
     def release(file: str, claimed: str | None) -> str | None:
-        written = {module.release for module in code.get(file, ()) if module.release}
-        return max(written, key=version_numbers, default=claimed)
+        written = (module.ptx_version for module in code.get(file, ()))
+        newest = max(filter(None, written), key=version_numbers, default=None)
+        return (ptx_release(newest) if newest else None) or claimed
 
     parts = (
         dataclasses.replace(part, toolkit_version=release(part.file, part.toolkit_version))

@@ -17,7 +17,6 @@ from torchwheel_runtime.inspect.elf import GpuCode
 from torchwheel_runtime.inspect.elf_file import CUDA, elf_of_bytes, machine_name, refuse_malformed
 from torchwheel_runtime.inspect.packing import unpack_lz4, unpack_zstd
 from torchwheel_runtime.inspect.window import CpuTime, WheelError, Window
-from torchwheel_runtime.versions import tool_version
 
 MAGIC = 0xBA55ED50
 _VERSION = 1
@@ -41,6 +40,7 @@ _SECTIONS_AT, _SECTION_COUNT = struct.Struct("<Q"), struct.Struct("<HH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMTAB, _SYMBOL_BYTES = 2, 24
 _TARGET = re.compile(rb"^\.target\s+(sm_\w+)", re.MULTILINE)
+_PTX_VERSION = re.compile(rb"^\.version\s+(\d{1,3}\.\d{1,3})\b", re.MULTILINE)
 _PTX_HEAD = 4096
 
 
@@ -143,7 +143,8 @@ def _read_module(section: Window, entry: FatbinEntry) -> GpuCode:
     if target is None or target[1].decode() != entry.arch.binary_name:
         found = target[1].decode() if target else "nothing"
         raise WheelError(f"{where}: PTX for {found}; its header says {entry.arch.binary_name}")
-    return GpuCode("ptx", entry.arch, release=tool_version(head.decode("latin-1")))
+    version = _PTX_VERSION.search(head)
+    return GpuCode("ptx", entry.arch, ptx_version=version[1].decode() if version else None)
 
 
 def unpack_entry(packed: bytes, entry: FatbinEntry, most: int = budgets.MODULE_BYTES) -> bytes:
