@@ -123,9 +123,9 @@ def label_problem(label: str) -> str | None:
 def driver_bound(release: str, archs: Collection[Arch]) -> str:
     """The oldest CUDA of a driver that runs a toolkit's code on each GPU that it is for.
 
-    A driver runs machine code of every minor release of its CUDA, and compiles PTX up to the version
-    of its own. So PTX counts where a GPU that the toolkit knows has nothing else. A GPU that is
-    newer than the toolkit has a newer driver.
+    A driver runs machine code of every minor release of its CUDA, and compiles PTX up to its own
+    version. So PTX counts where a GPU that the toolkit knows has nothing else. A GPU that is newer
+    than the toolkit has a newer driver.
     """
 
     def has_ptx_alone(gpu: Arch) -> bool:
