@@ -10,6 +10,7 @@ from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.claims import Claims, Part
+from torchwheel_runtime.variant_format import FILE, file_text, labelled_name, properties_of
 
 PURE = Claims(variant="pure", abi="pure", torch_release="2.6")
 
@@ -99,13 +100,17 @@ def make_wheel(
     members[f"{info}/WHEEL"] = (
         f"Wheel-Version: 1.0\nGenerator: wheelmaker\nRoot-Is-Purelib: {pure}\nTag: {tag}\n"
     ).encode()
+    label = claims.label if claims else None
     if claims is not None:
         members[f"{info}/{claims_file.FILE}"] = claims_file.dumps(claims).encode()
+    if claims is not None and label:
+        members[f"{info}/{FILE}"] = file_text({label: properties_of(claims)}).encode()
     bend(members)
     record = "".join(record_line(*item) for item in members.items()) + f"{info}/RECORD,,\n"
     members[f"{info}/RECORD"] = bend_record(record).encode()
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}-{version}-{tag}.whl"
+    file = f"{name}-{version}-{tag}.whl"
+    path = folder / (labelled_name(file, label) if label else file)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for member, data in members.items():
             archive.writestr(zipfile.ZipInfo(member, (2026, 1, 1, 0, 0, 0)), data)

@@ -226,4 +226,4 @@ def malformed(bench):
     bench.install(bench.compiled())
     (path,) = bench.setup.site.glob("demo-*.dist-info/torchwheel.json")
     text = path.read_text()
-    path.write_text(text.replace('"schema": 4', '"schema": 7'))
+    path.write_text(text.replace('"schema": 5', '"schema": 7'))

@@ -55,7 +55,7 @@ def test_needs():
 
 ABIS = 'expected "stable" or "aten" or "pure" or "universal", found "stabel"'
 CHANGES = [
-    ({"schema": 2}, "expected schema 4, found 2"),
+    ({"schema": 2}, "expected schema 5, found 2"),
     ({"abi": "stabel"}, f"abi: {ABIS}"),
     ({"backend": "vulkan"}, 'backend: expected "cuda" or "rocm", found "vulkan"'),
     ({"archs": ["sm_90"]}, '"sm_90" is not an arch; expected e.g. "9.0" or "9.0+PTX"'),

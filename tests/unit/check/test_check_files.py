@@ -112,7 +112,7 @@ def test_auto_claims_as_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     found = {result["ruleId"] for result in run["results"]}
     assert found == {"content", "torch-symbols", "runtime", "run-paths"}
     text = summary.read_text()
-    assert "5 of 9 gates hold." in text
+    assert "6 of 10 gates hold." in text
     assert "/home/me\\|\\<b\\>" in text
 
 

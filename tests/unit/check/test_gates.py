@@ -269,7 +269,8 @@ def test_a_broken_wheel_fails_every_gate_and_names_the_fact(tmp_path: Path) -> N
 
 def test_a_wheel_without_claims_fails_every_gate_that_compares(tmp_path: Path) -> None:
     found = failed(wheel(claims=None)(cuda(tmp_path)))
-    assert list(found) == ["metadata", "archs", "torch-symbols", "runtime", "platform-tag"]
+    compare = ["metadata", "archs", "label", "torch-symbols", "runtime", "platform-tag"]
+    assert list(found) == compare
     assert all("claims nothing" in says for says in found.values())
 
 
@@ -289,6 +290,6 @@ def test_what_breaks_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_table_has_each_gate_once() -> None:
     assert list(OF_CLAIMS) == [
-        *("record", "content", "metadata", "archs"),
+        *("record", "content", "metadata", "archs", "label"),
         *("torch-symbols", "runtime", "platform-tag", "size"),
     ]

@@ -12,6 +12,7 @@ from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime.doctor import dist_info
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
+from torchwheel_runtime.variant_format import file_text
 
 FILES = {"demo/__init__.py": b"answer = 42\n", "demo/_C.so": ELF_MAGIC}
 
@@ -49,6 +50,11 @@ def test_a_complete_folder_has_no_problems(tmp_path):
     assert info.problems == ()
 
 
+def test_the_label_of_a_labelled_wheel(tmp_path):
+    text = file_text({"null": {}}).encode()
+    assert dist_info.read_dist_info(put(tmp_path, variant__json=text)).labels == {"null": {}}
+
+
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
@@ -62,8 +68,10 @@ def test_a_complete_folder_has_no_problems(tmp_path):
         ({"RECORD": b"demo/_C.so,sha256=x,99\n"}, '"demo/_C.so" has 4 bytes; 99 were installed'),
         ({"WHEEL": b"Tag: nonsense\n"}, 'WHEEL: "nonsense" is not a tag'),
         ({"torchwheel__json": b"{"}, "torchwheel.json: not a torchwheel claims file"),
-        ({"torchwheel__json": b'{"schema": 7}'}, "expected schema 4, found 7"),
+        ({"torchwheel__json": b'{"schema": 7}'}, "expected schema 5, found 7"),
         ({"torchwheel__json": b"\xff"}, "torchwheel.json cannot be read"),
+        ({"variant__json": b"[" * 10_000}, "variant.json: expected at most 32 levels, found more"),
+        ({"variant__json": b"\xff"}, "variant.json cannot be read"),
     ],
 )
 def test_malformed_files_are_reported_and_the_rest_is_read(tmp_path, files, problem):

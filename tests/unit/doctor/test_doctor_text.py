@@ -9,6 +9,7 @@ import pytest
 from doctor_cases import (
     CPU_TORCH,
     H200,
+    MACHINE,
     SITE,
     TOOLKIT,
     case,
@@ -254,6 +255,30 @@ def test_the_flags_of_its_libraries_have_a_row():
         made, (), verbose=True
     )
     assert "  flags" not in package_text(package, (), verbose=True)
+
+
+AGAIN = "`uv --preview-features wheel-variants pip install --reinstall --index-url URL demo`"
+CU13 = {"nvidia": {"cuda_version_lower_bound": ("13.0",), "sm_arch": ("90_real",)}}
+CU14 = {"nvidia": {"cuda_version_lower_bound": ("14.0",), "sm_arch": ("90_real",)}}
+
+
+@pytest.mark.parametrize(
+    ("labels", "gpus", "says"),
+    [
+        ({"cu13": CU13}, MACHINE.gpus, "cu13, which fits this machine"),
+        ({"null": {}}, (), "null, which fits this machine"),
+        ({"null": {}}, MACHINE.gpus, f"null, which has no kernels, and there is a GPU; {AGAIN}"),
+        ({"cu13": CU13}, (), "cu13, which is for other machines: sm_arch 90_real, and here: GPUs:"),
+        ({"cu14": CU14}, MACHINE.gpus, "cuda_version_lower_bound 14.0, and here: a driver for"),
+    ],
+)
+def test_a_label_has_a_row_that_says_whether_it_fits(labels, gpus, says):
+    package = well().package
+    assert package.info is not None
+    made = dataclasses.replace(package, info=dataclasses.replace(package.info, labels=labels))
+    text = package_text(made, gpus, verbose=False, driver=MACHINE.driver)
+    assert says in " ".join(text.split())
+    assert "  label" not in package_text(package, gpus, verbose=False, driver=MACHINE.driver)
 
 
 @pytest.mark.parametrize("home", ["~/x", "~nosuchuser/x", "", "relative"])

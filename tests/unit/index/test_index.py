@@ -1,5 +1,6 @@
 """The index as files: links, hashes, metadata, bytes."""
 
+import dataclasses
 import hashlib
 import html
 import html.parser
@@ -15,6 +16,7 @@ from torchwheel.index.listing import utc_time
 from torchwheel.index.writer import IndexedWheel, build_index
 from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.variant_format import read_labels
 from wheelmaker import PURE, make_wheel, metadata, stable, universal
 
 TAG = "py3-none-manylinux_2_34_x86_64"
@@ -299,3 +301,43 @@ def test_a_command_asks_the_usual_index_for_what_this_one_lacks(tmp_path: Path) 
     )
     page = (tmp_path / "index" / "cpu" / "demo" / "index.html").read_text()
     assert f"<pre>pip install {lacks} && pip install --index-url" in html.unescape(page)
+
+
+def labelled(folder: Path, claims: Claims, label: str, machine: str = "x86_64") -> IndexedWheel:
+    own = dataclasses.replace(claims, variant=f"universal-{label}", label=label)
+    tag = "py3-none-any" if claims.abi == "pure" else f"py3-none-manylinux_2_17_{machine}"
+    return IndexedWheel(make_wheel(folder / machine, tag=tag, claims=own), ("cpu", "cu130"))
+
+
+def test_labels_lie_beside_each_page_of_the_project(tmp_path: Path) -> None:
+    wheels = [labelled(tmp_path, universal(), "cu13"), labelled(tmp_path, PURE, "null")]
+    plain = IndexedWheel(make_wheel(tmp_path / "dist"), ("cpu", "cu130"))
+    found = build_index([plain, *wheels], tmp_path / "index")
+    name, texts = "demo-1.0.0-variants.json", set()
+    for folder in ("all/demo", "cpu/demo", "cu130/demo", "files"):
+        text = (tmp_path / "index" / folder / name).read_bytes()
+        texts.add(text)
+        digest = hashlib.sha256(text).hexdigest()
+        link = Links(tmp_path / "index" / folder / "index.html").found[name]
+        assert link["href"] == f"{name}#sha256={digest}"
+        if folder != "files":
+            page = json.loads((tmp_path / "index" / folder / "index.json").read_text())
+            (entry,) = (file for file in page["files"] if file["filename"] == name)
+            assert (entry["url"], entry["hashes"]) == (name, {"sha256": digest})
+            assert (entry["size"], entry["yanked"]) == (len(text), False)
+            assert entry["upload-time"] == max(file["upload-time"] for file in page["files"][1:])
+    (only,) = texts
+    assert list(read_labels(only, name)) == ["cu13", "null"]
+    # What people are told to install has no label.
+    (front,) = fronts(found)
+    assert [file.wheel.file for file in front.wheels] == ["demo-1.0.0-py3-none-any.whl"]
+
+
+def test_one_label_has_the_same_properties_on_every_platform(tmp_path: Path) -> None:
+    wheels = [
+        labelled(tmp_path, universal(), "cu"),
+        labelled(tmp_path, universal(["cuda 12.4"]), "cu", "aarch64"),
+    ]
+    says = "expected the properties that other wheels of demo-1.0.0-variants.json have"
+    with pytest.raises(UsageError, match=says):
+        build_index(wheels, tmp_path / "index")

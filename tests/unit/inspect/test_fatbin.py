@@ -33,19 +33,20 @@ def modules(section: bytes) -> tuple[GpuCode, ...]:
 
 
 @pytest.mark.parametrize(
-    ("file", "archs", "for_ptx"),
+    ("file", "archs", "for_ptx", "version"),
     [
-        ("plain_13.0", ("8.0", "10.0f"), "10.0f"),
-        ("zstd_13.0", ("8.0", "10.0f"), "10.0f"),
-        ("lz4_12.4", ("8.0", "9.0a"), "9.0a"),
+        ("plain_13.0", ("8.0", "10.0f"), "10.0f", "9.0"),
+        ("zstd_13.0", ("8.0", "10.0f"), "10.0f", "9.0"),
+        ("lz4_12.4", ("8.0", "9.0a"), "9.0a", "8.4"),
     ],
 )
-def test_what_nvcc_made(file: str, archs: tuple[str, ...], for_ptx: str) -> None:
+def test_what_nvcc_made(file: str, archs: tuple[str, ...], for_ptx: str, version: str) -> None:
     if file.startswith("zstd"):
         pytest.importorskip("backports.zstd")
     expected = [GpuCode("sass", parse(arch), KERNELS) for arch in archs]
     section = (OUTPUTS / f"{file}.nv_fatbin").read_bytes()
     assert modules(section) == (*expected, GpuCode("ptx", parse(for_ptx)))
+    assert modules(section)[-1].ptx_version == version
     assert modules(section + bytes(24) + section) == (*expected, GpuCode("ptx", parse(for_ptx))) * 2
 
 

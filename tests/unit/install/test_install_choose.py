@@ -226,3 +226,32 @@ def test_what_a_local_version_needs(said, needs):
 @given(st.from_regex(r"[a-z0-9]{1,20}(\.[a-z0-9]{1,9}){0,3}", fullmatch=True))
 def test_no_name_breaks_it(local):
     needs_of_name(read_local_version(Version(f"1+{local}")))
+
+
+@pytest.mark.parametrize(
+    ("here", "file", "says"),
+    [
+        (ENVIRONMENT, "x", "cu13, which fits this machine; uv alone takes such a wheel"),
+        (
+            dataclasses.replace(ENVIRONMENT, driver=Driver("cuda", "535.1", "12.2")),
+            "x",
+            "cu13, which is for other machines; uv alone takes such a wheel",
+        ),
+        (
+            ENVIRONMENT,
+            None,
+            "cu13, which fits this machine; no installer takes it, as the index has no "
+            "demo-1.0.0-variants.json",
+        ),
+    ],
+)
+def test_a_labelled_wheel_is_for_uv(here, file, says):
+    claims = dataclasses.replace(wheelmaker.universal(), variant="universal-cu13", label="cu13")
+    parts = (dataclasses.replace(claims.parts[0], archs=(parse("9.0"),)), *claims.parts[1:])
+    claims = dataclasses.replace(claims, parts=parts)
+    verdict = judge(
+        described("1.0.0", claims, label="cu13", label_file=file), here, SpecifierSet("")
+    )
+    lines = [one.line for one in verdict.reasons if one.rule == "label"]
+    assert lines == [f"label: expected a wheel that pip takes; found the label {says}"]
+    assert best([verdict], here) == []

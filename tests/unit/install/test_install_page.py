@@ -35,6 +35,15 @@ def test_the_note_of_our_index_is_believed_before_the_name():
     assert later == other
 
 
+def test_a_labelled_wheel_and_the_file_of_its_labels():
+    file = "demo-1.0-py3-none-any-cu13.whl"
+    (alone,) = candidates(document(entry(file)))
+    assert (alone.label, alone.label_file) == ("cu13", None)
+    (whole,) = candidates(document(entry(file), entry("demo-1.0-variants.json")))
+    assert (whole.label, whole.label_file) == ("cu13", "demo-1.0-variants.json")
+    assert not candidates(document(entry("demo-1.0-py3-none-any-0123456789abcdefg.whl")))
+
+
 def test_what_is_offered_by_its_version_alone_is_not_withdrawn():
     (own,) = candidates(document(entry(FILE, yanked="it needs torch", **note())))
     assert own.withdrawn is None

@@ -16,7 +16,7 @@ from listener import Listener
 from torchwheel.image.engine import Engine
 from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
-from torchwheel.matrix.variants import Variant, select
+from torchwheel.matrix.variants import Variant, gpu_runner, select
 from torchwheel.pipeline import executors
 from torchwheel.pipeline.build_records import BuiltWheel
 from torchwheel.pipeline.executors import (
@@ -30,7 +30,8 @@ from torchwheel.pipeline.executors import (
 from torchwheel.pipeline.inputs import Clock, Run, claims_of
 from torchwheel.pipeline.inside import usage_file
 from torchwheel.pipeline.on_host import Host
-from torchwheel.pipeline.repair import take_flags, wheel_members
+from torchwheel.pipeline.repair import stamp, take_flags, wheel_members
+from torchwheel.pipeline.schedule import chains_of
 from torchwheel_runtime.claims import LibraryFlags
 from torchwheel_runtime.console import Terminal
 from torchwheel_runtime.errors import TorchwheelError, UsageError
@@ -175,3 +176,71 @@ def test_a_part_that_fails_is_named_at_once_and_what_is_finished_is_kept(tmp_pat
     assert sorted(host.begun) == ["cu130", "stable"]
     kept = [path.name for path in run.cached_folder("parts").iterdir()]
     assert [name[: len("cu130-kernels")] for name in kept] == ["cu130-kernels"]
+
+
+LABELLED = {
+    label: variant
+    for variant in select(MATRIX, ["universal-c*", "universal-rocm", "pure-null"])
+    if (label := variant.label)
+}
+
+
+def test_labels_have_some_of_the_kernels_and_all_front_ends():
+    assert {label: kernels(one) for label, one in LABELLED.items()} == {
+        "cu12": ["cu124"],
+        "cu13": ["cu130"],
+        "rocm": ["rocm6.4", "rocm7.2"],
+        "null": [],
+    }
+    others = [part for part in UNIVERSAL.parts if part.part != "kernels"]
+    for label in ("cu12", "cu13", "rocm"):
+        parts = LABELLED[label].parts
+        assert [part for part in parts if part.part != "kernels"] == others
+        assert {*parts} <= {*UNIVERSAL.parts}
+    assert not LABELLED["null"].native
+    # No kernels of CUDA 12.4 or ROCm are built for aarch64.
+    ids = [one.id for one in select(MATRIX, ["universal-linux_aarch64*"])]
+    assert ids == ["universal-linux_aarch64", "universal-linux_aarch64-cu13"]
+    assert gpu_runner(MATRIX, LABELLED["rocm"]) == ("self-hosted", "linux", "x64", "rocm")
+    assert gpu_runner(MATRIX, LABELLED["cu12"]) == gpu_runner(MATRIX, UNIVERSAL)
+
+
+def test_a_labelled_wheel_follows_the_one_whose_parts_it_has():
+    chains = chains_of([LABELLED["cu13"], UNIVERSAL, LABELLED["null"], UNIVERSAL.parts[0]])
+    ids = [[variant.id for variant in chain] for chain in chains]
+    assert ids == [["universal-cu13", "universal"], ["pure-null"], ["cu124-kernels"]]
+
+
+def test_a_labelled_wheel_has_the_libraries_of_the_universal_one(tmp_path, monkeypatch):
+    host = Compiler(monkeypatch)
+    wheels = []
+    for number, variant in enumerate((UNIVERSAL, LABELLED["cu13"], LABELLED["cu13"])):
+        run, _ = run_of(tmp_path)
+        out = tmp_path / str(number)
+        out.mkdir()
+        executor = executor_of(run, with_parts_here(run, variant))
+        wheels.append(executor.build(out, Clock()).wheel)
+    assert len(host.begun) == len({*host.begun}) == 8  # each part once, for all three
+    universal, cu13, again = wheels
+    assert cu13.name == universal.name.replace(".whl", "-cu13.whl")
+    assert cu13.read_bytes() == again.read_bytes()
+    wheel = read_wheel(cu13)
+    assert wheel.claims
+    assert (wheel.named.label, wheel.claims.label, wheel.claims.variant) == (
+        *("cu13", "cu13"),
+        "universal-cu13",
+    )
+    assert list(wheel.labels or ()) == ["cu13"]
+    theirs, own = wheel_members(universal), wheel_members(cu13)
+    changed = {name for name in own if own[name] != theirs.get(name)}
+    assert {name.rpartition("/")[2] for name in changed} == {
+        *("variant.json", "torchwheel.json", "RECORD")
+    }
+
+
+def test_the_null_wheel_is_the_pure_one(tmp_path):
+    base = make_wheel(tmp_path)
+    wheel = read_wheel(stamp(base, claims_of(LABELLED["null"]), tmp_path))
+    assert wheel.path.name == base.name.replace(".whl", "-null.whl")
+    assert wheel.labels == {"null": {}}
+    assert wheel.tags == read_wheel(base).tags

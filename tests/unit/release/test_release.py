@@ -1,15 +1,19 @@
 """A release is complete and proven, or it is not written and each fault has a line."""
 
+import dataclasses
 import json
 import os
 import shutil
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 from release_artifacts import NATIVE, TAG, Artifacts, refused, run
 
+import wheelmaker
 from torchwheel.check.gates import OF_CLAIMS
 from torchwheel.cli import main
+from torchwheel.evidence.policy import version_of_file
 from torchwheel.index.catalogue import read_catalogue
 from torchwheel.release import folder as release_folder
 from torchwheel_runtime.errors import TorchwheelError, UsageError
@@ -28,8 +32,8 @@ def test_a_complete_release(artifacts, out):
     text = run(artifacts, out, version="v1.0.0")
     assert max(map(len, text.splitlines())) <= 80
     assert text.splitlines()[2:] == [
-        "cu130-stable     2 KiB   8 ok  NVIDIA H200",
-        "pure             1 KiB   8 ok  not run on a GPU",
+        "cu130-stable     2 KiB   9 ok  NVIDIA H200",
+        "pure             1 KiB   9 ok  not run on a GPU",
         "unsigned: no signature was asked for (--commit)",
     ]
     assets = {
@@ -111,7 +115,7 @@ def test_the_same_artifacts_give_the_same_bytes(artifacts, out, tmp_path, monkey
 def test_a_gpu_that_no_runner_has_is_not_waited_for(artifacts, out):
     artifacts.replace(", cuda: [self-h", ", cpu: [h")
     artifacts.smoke_file("cu130-stable").unlink()
-    assert "cu130-stable     2 KiB   8 ok  not run on a GPU" in run(artifacts, out)
+    assert "cu130-stable     2 KiB   9 ok  not run on a GPU" in run(artifacts, out)
 
 
 @green
@@ -294,3 +298,27 @@ def test_the_same_version_with_other_bytes_is_not_released_again(artifacts, out,
     ]
     with pytest.raises(TorchwheelError, match="none: expected a file or folder, found none"):
         run(artifacts, out, earlier=tmp_path / "none")
+
+
+@green
+def test_a_labelled_wheel_is_published_and_stays_off_pypi(artifacts, tmp_path):
+    labels = 'universal: {toolkits: [cu130], labels: {cu13: [cu130], "null": []}}'
+    artifacts.replace('pure: {torch: "2.6"}', f'{labels}, pure: {{torch: "2.6"}}')
+    artifacts.drop("cu130-stable")
+    null = dataclasses.replace(wheelmaker.PURE, variant="pure-null", label="null")
+    artifacts.add("pure-null", make_wheel(artifacts.root / "wheel-pure-null", claims=null))
+    artifacts.smoke("pure-null")
+    out = tmp_path / "release"
+    assert "pure-null" in run(artifacts, out, selection="pure*")
+    name = "demo-1.0.0-py3-none-any-null.whl"
+    assert (out / name).is_file()
+    assert name in (out / "SHA256SUMS").read_text()
+    assert [path.name for path in sorted((out / "pypi").glob("*.whl"))] == [
+        "demo-1.0.0-py3-none-any.whl"
+    ]
+    published = read_catalogue(out / "catalogue.json")
+    assert {wheel.file: wheel.claims.label for wheel in published.wheels if wheel.claims} == {
+        "demo-1.0.0-py3-none-any.whl": None,
+        name: "null",
+    }
+    assert version_of_file(name) == Version("1.0.0")

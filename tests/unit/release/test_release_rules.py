@@ -29,7 +29,7 @@ from release_artifacts import (
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.inputs import claims_of
-from torchwheel.release.rules import claims_match
+from torchwheel.release.rules import claims_match, labels_cover
 from torchwheel.smoke.smoke_record import (
     GpuRecord,
     ImportRecord,
@@ -37,6 +37,8 @@ from torchwheel.smoke.smoke_record import (
     TestResult,
     summarize,
 )
+from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.claims import Part
 from torchwheel_runtime.files import sha256
 from wheelmaker import make_wheel, stable
 
@@ -466,3 +468,58 @@ def test_a_universal_wheel_has_the_parts_of_the_matrix(change, says, tmp_path):
     case = SimpleNamespace(variant=variant, candidate=SimpleNamespace(claims=theirs))
     found = list(claims_match(None, case))
     assert found == [f"made from another matrix: {line}" for line in says]
+
+
+KERNELS = Part("kernels", "cu130", "a.so", "1" * 64, backend="cuda", toolkit_version="13.0")
+OTHER = dataclasses.replace(KERNELS, name="cu124", toolkit_version="12.4")
+
+
+@pytest.mark.parametrize(
+    ("labelled", "unlabelled", "says"),
+    [
+        ({"cu13": [KERNELS], "cu12": [OTHER]}, (), []),
+        ({"cu13": [KERNELS]}, ("cu124",), []),
+        ({}, (), []),
+        (
+            {"cu13": [KERNELS]},
+            (),
+            ["universal: no labelled wheel has its cu124; select the label too"],
+        ),
+        (
+            {"cu13": [dataclasses.replace(KERNELS, sha256="2" * 64)], "cu12": [OTHER]},
+            (),
+            ["universal-cu13: cu130 is not that of universal; build it from these"],
+        ),
+    ],
+)
+def test_labelled_wheels_have_all_libraries_of_the_plain_one(labelled, unlabelled, says):
+    def case(label, parts):
+        variant = SimpleNamespace(
+            id=f"universal-{label}" if label else "universal",
+            label=label,
+            unlabelled_id="universal",
+        )
+        claims = SimpleNamespace(parts=parts, label=label, variant=variant.id)
+        return SimpleNamespace(variant=variant, candidate=SimpleNamespace(claims=claims))
+
+    universal = SimpleNamespace(unlabelled=unlabelled)
+    sources = SimpleNamespace(matrix=SimpleNamespace(abis=SimpleNamespace(universal=universal)))
+    cases = [case(None, [KERNELS, OTHER]), *(case(*one) for one in labelled.items())]
+    assert list(labels_cover(sources, cases, None)) == says
+
+
+def test_a_label_is_for_the_same_machines_on_every_platform():
+    def case(platform, version):
+        part = dataclasses.replace(KERNELS, toolkit_version=version, archs=(parse("9.0"),))
+        claims = SimpleNamespace(parts=[part], label="cu", variant=f"universal{platform}-cu")
+        variant = SimpleNamespace(
+            id=claims.variant, label="cu", unlabelled_id=f"universal{platform}"
+        )
+        return SimpleNamespace(variant=variant, candidate=SimpleNamespace(claims=claims))
+
+    sources = SimpleNamespace(matrix=SimpleNamespace(abis=SimpleNamespace(universal=None)))
+    cases = [case("", "13.0"), case("-linux_aarch64", "12.4")]
+    assert list(labels_cover(sources, cases, None)) == [
+        "universal-linux_aarch64-cu: label cu is for other machines on another platform; an index "
+        "has one entry for both: give it another"
+    ]

@@ -62,6 +62,13 @@ def test_the_matrix_resolves_and_its_default_wheel_serves_every_torch(tmp_path, 
     assert universal.torch_range == f">={matrix.abis.pure.torch}"
 
 
+def test_labels_are_a_comment_that_can_be_taken_away(tmp_path, wheel):
+    file = new_project("my-kernels", tmp_path, [wheel]) / "matrix.yaml"
+    file.write_text(file.read_text().replace("# labels:", "labels:"))
+    ids = [variant.id for variant in select(load(file), ["release"])]
+    assert ids[-2:] == ["universal-cu13", "pure-null"]
+
+
 def test_every_python_file_parses_and_nothing_is_left_to_fill_in(files):
     for path, text in files.items():
         assert not re.search(r"\[\[ | \]\]|\[%|(?<!OWNER/)NAME", text), path

@@ -17,7 +17,7 @@ from torchwheel_runtime.text import quote
 from torchwheel_runtime.versions import minor_version
 
 FILE = "torchwheel.json"
-SCHEMA = 4
+SCHEMA = 5
 FLAGS_SUFFIX = ".flags.json"
 """Ends the name of the file in which a build leaves a library's flags for the claims."""
 
@@ -125,6 +125,7 @@ class Claims:
             torch that loads the same.
         parts: the libraries of a universal wheel.
         flags: the flags of each library that has any of the extension's own.
+        label: the label of a labelled wheel (`variant_format`), which is in its file name.
     """
 
     variant: str
@@ -138,6 +139,7 @@ class Claims:
     borrowed: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
     flags: tuple[LibraryFlags, ...] = ()
+    label: str | None = None
 
     def __hash__(self) -> int:
         return self._hash

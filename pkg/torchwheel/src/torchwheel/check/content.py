@@ -16,7 +16,10 @@ from torchwheel.inspect.installed import (
 from torchwheel.inspect.wheel import Wheel, is_library
 from torchwheel_runtime.text import join_names, quote
 
-_METADATA = ("METADATA", "WHEEL", "RECORD", "torchwheel.json", "entry_points.txt", "top_level.txt")
+_METADATA = (
+    *("METADATA", "WHEEL", "RECORD", "torchwheel.json", "variant.json"),
+    *("entry_points.txt", "top_level.txt"),
+)
 _OF_ANOTHER = "is read as the metadata of another package"
 _LICENSES = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "AUTHORS")
 """Beginnings of the names that setuptools takes for licenses; before version 77 beside METADATA."""

@@ -10,6 +10,7 @@ from torchwheel.check import named_gates
 from torchwheel.check.archs import archs
 from torchwheel.check.content import content
 from torchwheel.check.facts import GateError, Limits, WheelFacts, fact, read_facts
+from torchwheel.check.label import label, named_label
 from torchwheel.check.libraries import platform_tag, runtime, torch_symbols
 from torchwheel.check.metadata import metadata
 from torchwheel.check.named_claims import NamedCase, case_of
@@ -64,6 +65,7 @@ GATES: Mapping[str, Gate] = {
     "content": Gate(content, named_gates.content),
     "metadata": Gate(metadata, named_gates.metadata),
     "archs": Gate(archs),
+    "label": Gate(label, named_label),
     "gpu-code": Gate(by_name=named_gates.gpu_code),
     "torch-symbols": Gate(torch_symbols, named_gates.torch_symbols),
     "python-abi": Gate(by_name=named_gates.python_abi),

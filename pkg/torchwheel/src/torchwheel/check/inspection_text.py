@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from torchwheel.check.label import properties_text
 from torchwheel.check.named_claims import NamedCase, TorchFit
 from torchwheel.data import read
 from torchwheel.findings import finding_json
@@ -32,6 +33,8 @@ def _lines(case: NamedCase, findings: Sequence[Finding]) -> Iterator[str]:
     yield from _row("size", _sizes(case))
     tags = "-".join(".".join(p) for p in (claims.interpreters, claims.abis, claims.platforms) if p)
     yield from _row("claims", join_names(filter(None, (tags, *_claim_texts(case)))))
+    for label, properties in (facts.labels or {}).items():
+        yield from _row("label", f"{label}: {properties_text(properties)}")
     for name, says, places in (
         ("installs", "", facts.names),
         ("at start", "runs whenever Python starts: ", facts.at_start),
@@ -174,6 +177,7 @@ def inspection_json(case: NamedCase, findings: Sequence[Finding]) -> str:
             "outside": facts.outside,
             "entry_points": facts.entry_points,
         },
+        "labels": facts.labels,
         "torch_releases_known": case.table.releases,
         "libraries": [_library_json(case, library) for library in facts.libraries],
         "findings": list(map(finding_json, findings)),

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from packaging.utils import (
-    InvalidSdistFilename,
-    InvalidWheelFilename,
     parse_sdist_filename,
     parse_wheel_filename,
 )
@@ -17,6 +15,7 @@ from packaging.version import InvalidVersion, Version
 from torchwheel.findings import CheckResult
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.text import escape, join_names, quote
+from torchwheel_runtime.variant_format import split_name
 from torchwheel_runtime.versions import has_long_number
 
 if TYPE_CHECKING:  # an index that asks for no signature reads no matrix
@@ -143,8 +142,8 @@ def version_of_file(name: str) -> Version | None:
     """The version in the name of a wheel or an sdist; None for another file."""
     try:
         parse = parse_wheel_filename if name.endswith(".whl") else parse_sdist_filename
-        return parse(name)[1]
-    except (InvalidWheelFilename, InvalidSdistFilename):
+        return parse(split_name(name)[0])[1]
+    except ValueError:  # its subclasses for wheels and sdists, or a label that is none
         return None
 
 

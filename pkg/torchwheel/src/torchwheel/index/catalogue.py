@@ -309,7 +309,7 @@ def _problems(catalogue: Catalogue) -> Iterator[str]:
 def _wheel_problems(wheel: CatalogueWheel) -> Iterator[tuple[str, str, str]]:
     """The field, what was expected, what was found."""
     try:
-        project, version, _, tags = parse_file_name(wheel.file)
+        project, version, _, tags, _ = parse_file_name(wheel.file)
     except WheelError:
         yield "file", "the name of a wheel", wheel.file
         return

@@ -145,7 +145,9 @@ class Front:
 def fronts(index: Index) -> Iterator[Front]:
     """A front for each project whose wheels have claims, of the newest version that is offered."""
     for project, every in index.whole.projects.items():
-        files = [file for file in every if file.wheel.claims and not file.is_withdrawn]
+        # What pip and uv take without a label serves every installer.
+        usual = (file for file in every if file.wheel.claims and not file.label)
+        files = [file for file in usual if not file.is_withdrawn]
         if files and not index.quarantined(project):
             yield _front(index, project, files)
 

@@ -26,6 +26,12 @@ from torchwheel.index.withdrawals import ProjectStatus, Withdrawals
 from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.text import quote as quote_text
+from torchwheel_runtime.variant_format import (
+    Properties,
+    file_text,
+    index_file_name,
+    properties_of,
+)
 from torchwheel_runtime.versions import version_numbers
 
 TAG = "{tag}"
@@ -147,6 +153,11 @@ class File:
         return kind_of(self.wheel.claims) if self.wheel.claims else None
 
     @property
+    def label(self) -> str | None:
+        """Its label, if it is a labelled wheel."""
+        return self.wheel.claims.label if self.wheel.claims else None
+
+    @property
     def toolkits(self) -> list[str]:
         """The toolkits of its GPU code, CUDA before ROCm and the newest first: "cu130", "cu124"."""
         kernels = self.kind.kernels if self.kind else ()
@@ -170,6 +181,30 @@ class File:
         # The PEP wants a secure origin, so a store beside the index has none.
         secure = self.folder.startswith("https://")
         return f"{self.folder}/{_quote_name(name)}" if name and secure else None
+
+
+def label_files(files: Iterable[File]) -> Mapping[str, tuple[str, str]]:
+    """For each release with labelled wheels the file that names their properties.
+
+    By its name: the text, and when the last of the wheels was published.
+
+    Raises:
+        UsageError: two wheels of a release have one label and other properties.
+    """
+    found: dict[str, dict[str, Properties]] = defaultdict(dict)
+    times: dict[str, str] = {}
+    for file in files:
+        claims = file.wheel.claims
+        if claims and claims.label:
+            name = index_file_name(file.wheel.file)
+            properties = properties_of(claims)
+            if found[name].setdefault(claims.label, properties) != properties:
+                raise UsageError(
+                    f"{file.wheel.file}: expected the properties that other wheels of {name} have "
+                    f"with the label {claims.label}, found others; withdraw one of them"
+                )
+            times[name] = max(times.get(name, ""), file.wheel.uploaded)
+    return {name: (file_text(labels), times[name]) for name, labels in found.items()}
 
 
 # Many wheels have the same version, or the same tags.
@@ -320,7 +355,8 @@ class _Others:
 def _others(files: Sequence[File]) -> Mapping[File, _Others]:
     of_version: dict[tuple[str, str], list[File]] = defaultdict(list)
     for file in files:
-        if file.kind and file.kind.accepts_every_torch:
+        # pip takes no labelled wheel in the place of another.
+        if file.kind and file.kind.accepts_every_torch and not file.label:
             of_version[file.wheel.project, file.public].append(file)
 
     @functools.cache  # the wheels of a release run on few machines

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import hashlib
 import html
 import json
 from collections import defaultdict
@@ -11,7 +12,7 @@ import jinja2
 
 from torchwheel.index.front import fronts, groups_by_toolkit, install_command
 from torchwheel.index.groups import group_title
-from torchwheel.index.listing import FILES, File, Index, IndexGroup
+from torchwheel.index.listing import FILES, File, Index, IndexGroup, label_files
 from torchwheel.index.needs import ALL, KEY
 from torchwheel.index.withdrawals import ProjectStatus
 from torchwheel_runtime.text import size_text
@@ -42,11 +43,13 @@ class Page:
 class _Listing:
     """Files as pages list them: the rows of the table, and the end of the JSON document.
 
-    There is one object for equal files, so it is compared by identity.
+    `labels` has the files beside the page that name the properties of labelled wheels. There is one
+    object for equal files, so it is compared by identity.
     """
 
     rows: tuple[bytes, ...]
     json: tuple[bytes, ...]
+    labels: tuple[tuple[str, bytes], ...] = ()
 
 
 def index_pages(index: Index, docs: str = "") -> Iterator[Page]:
@@ -67,6 +70,7 @@ def index_pages(index: Index, docs: str = "") -> Iterator[Page]:
     projects = index.whole.projects.items()
     bundled = [name for name, files in projects if all(file.kind is None for file in files)]
     documents: dict[tuple[str, _Listing], list[str]] = defaultdict(list)
+    labels: dict[tuple[str, bytes], list[str]] = defaultdict(list)
     for group in (index.whole, *index.groups):
         yield from _group_pages(group)
         for project, offered in group.projects.items():
@@ -74,6 +78,8 @@ def index_pages(index: Index, docs: str = "") -> Iterator[Page]:
             files, root = () if index.quarantined(project) else offered, _root_from(folder)
             listing = list_files(files, tuple(map(group.yanked.get, files)), root)
             documents[project, listing].append(f"{folder}/index.json")
+            for name, text in listing.labels:
+                labels[name, text].append(f"{folder}/{name}")
             missing = sorted({text for file in files for text in group.missing(file)})
             command = install_command(f"{_ADDRESS}{group.name}/", project, missing)
             head, tail = _around_rows(root, project, group.name, command, status)
@@ -83,9 +89,13 @@ def index_pages(index: Index, docs: str = "") -> Iterator[Page]:
         yield Page(tuple(paths), (head, *listing.json))
     of_each = (files for name, files in projects if not index.quarantined(name))
     every = tuple(file for files in of_each for file in files)
-    rows = list_files(every, tuple(map(index.whole.yanked.get, every)), "../").rows
+    listing = list_files(every, tuple(map(index.whole.yanked.get, every)), "../")
     head, tail = _around_rows("../", "Files", "all projects")
-    yield Page((f"{FILES}/index.html",), (head, *rows, tail))
+    yield Page((f"{FILES}/index.html",), (head, *listing.rows, tail))
+    for name, text in listing.labels:
+        labels[name, text].append(f"{FILES}/{name}")
+    for (_, text), paths in labels.items():
+        yield Page(tuple(paths), (text,))
 
 
 def _root_from(folder: str) -> str:
@@ -154,6 +164,9 @@ def _listing(
         entry(file, "" if file.is_absolute else root, why)
         for file, why in zip(files, yanked, strict=True)
     ]
+    offered = (file for file, why in zip(files, yanked, strict=True) if why is None)
+    labels = label_files(offered)
+    entries += [_label_entry(name, *of) for name, of in labels.items()]
     versions = json.dumps([str(one) for one in sorted({file.version for file in files})])
     return _Listing(
         _without_first_separator([row for row, _ in entries]),
@@ -162,6 +175,7 @@ def _listing(
             *_without_first_separator([text for _, text in entries]),
             b"\n]}\n",
         ),
+        tuple((name, text.encode()) for name, (text, _) in labels.items()),
     )
 
 
@@ -211,6 +225,23 @@ def _entry(file: File, root: str, why: str | None) -> tuple[bytes, bytes]:
     ]
     row = "".join(f"<td>{cell}</td>" for cell in cells)
     return f"\n<tr>{row}</tr>".encode(), f",\n{text}".encode()
+
+
+def _label_entry(name: str, text: str, uploaded: str) -> tuple[bytes, bytes]:
+    """The same of a file with the properties of labelled wheels, which lies beside the page."""
+    digest, size = hashlib.sha256(text.encode()).hexdigest(), len(text.encode())
+    document = {
+        "filename": name,
+        "url": name,
+        "hashes": {"sha256": digest},
+        "size": size,
+        "upload-time": uploaded,
+        "yanked": False,
+    }
+    link = f'href="{name}#sha256={digest}" data-upload-time="{uploaded}"'
+    cells = (f"<a {link}>{name}</a>", size_text(size, decimals=2), "", uploaded[:10])
+    row = "".join(f"<td>{cell}</td>" for cell in cells)
+    return f"\n<tr>{row}</tr>".encode(), f",\n{json.dumps(document)}".encode()
 
 
 def _note_html(file: File, why: str | None) -> str:

@@ -9,6 +9,7 @@ import concurrent.futures
 import dataclasses
 import importlib.machinery
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +22,7 @@ from torchwheel.inspect.wheel import (
     parse_fields,
     parse_file_name,
     read_entry_points,
+    read_label_file,
     read_package_metadata,
 )
 from torchwheel.inspect.zip_records import Member
@@ -30,6 +32,8 @@ from torchwheel_runtime.inspect import budgets
 from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
 from torchwheel_runtime.inspect.window import WheelError, open_regular
 from torchwheel_runtime.text import escape, nearest, quote
+from torchwheel_runtime.variant_format import FILE as LABEL_FILE
+from torchwheel_runtime.variant_format import Properties
 
 _THREADS = 2
 
@@ -156,6 +160,10 @@ def inspect_package(name: str) -> Inspection:
     faults = Faults(strict=False)
     raw = dist_info.read_metadata(folder).encode()[: budgets.METADATA_BYTES]
     text = (dist_info.read_text(folder, "entry_points.txt") or "")[: budgets.METADATA_BYTES]
+    labels: Mapping[str, Properties] | None = None
+    if label_file := dist_info.read_text(folder, LABEL_FILE):
+        with faults.of("labels"):
+            labels = read_label_file(label_file, LABEL_FILE)
     return Inspection(
         title=f"{info.name} {info.version}",
         kind="package",
@@ -164,6 +172,7 @@ def inspect_package(name: str) -> Inspection:
         members=tuple(sizes),
         libraries=tuple(libraries),
         entry_points=read_entry_points(text, faults),
+        labels=labels,
         faults=faults,
         **parse_fields(raw, dist_info.read_text(folder, "WHEEL"), faults),
     )

@@ -19,7 +19,7 @@ from torchwheel.inspect.archive import Archive, open_archive
 from torchwheel.inspect.installed import parse_entry_points
 from torchwheel.inspect.zip_records import Member
 from torchwheel_runtime import claims as claims_file
-from torchwheel_runtime.errors import TorchwheelError
+from torchwheel_runtime.errors import MalformedError, TorchwheelError
 from torchwheel_runtime.inspect import budgets
 from torchwheel_runtime.inspect.wheel_files import (
     ELF_MAGIC,
@@ -30,6 +30,8 @@ from torchwheel_runtime.inspect.wheel_files import (
 )
 from torchwheel_runtime.inspect.window import WheelError
 from torchwheel_runtime.text import escape, join_names, quote, shorten
+from torchwheel_runtime.variant_format import FILE as LABEL_FILE
+from torchwheel_runtime.variant_format import Properties, read_labels, split_name
 
 UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 """Files of the dist-info folder that RECORD lists without a hash, or not at all."""
@@ -79,6 +81,8 @@ class WheelName(NamedTuple):
     version: Version
     build: BuildTag
     tags: frozenset[Tag]
+    label: str | None = None
+    """Of a labelled wheel; None for another."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -95,8 +99,9 @@ class PackageMetadata:
         record: the entries of RECORD, which hold; empty if they do not.
         claims: those of its torchwheel.json; None if it has none.
         entry_points: those of entry_points.txt, by group.
-        faults: what is wrong with "name", "record", "metadata", "wheel", "claims" or
-            "entry_points", by that word. Where there are fields of METADATA, the fault is in none
+        labels: what the variant.json of a labelled wheel says, by label; None without the file.
+        faults: what is wrong with "name", "record", "metadata", "wheel", "claims", "entry_points"
+            or "labels", by that word. Where there are fields of METADATA, the fault is in none
             that a gate reads.
     """
 
@@ -109,6 +114,7 @@ class PackageMetadata:
     record: Mapping[str, RecordEntry] = dataclasses.field(default_factory=dict)
     claims: claims_file.Claims | None = None
     entry_points: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    labels: Mapping[str, Properties] | None = None
     faults: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -266,7 +272,20 @@ def read_package_metadata(
             if name in archive.members:
                 text = member_text(archive, name, budgets.METADATA_BYTES)
                 fields["entry_points"] = read_entry_points(text, faults)
+        with faults.of("labels"):
+            name = f"{dist_info}/{LABEL_FILE}"
+            if name in archive.members:
+                raw = member_bytes(archive, name, budgets.METADATA_BYTES)
+                fields["labels"] = read_label_file(raw, name)
     return fields
+
+
+def read_label_file(content: str | bytes, name: str) -> Mapping[str, Properties]:
+    """What variant.json says of each label; a WheelError if it is malformed."""
+    try:
+        return read_labels(content, name)
+    except MalformedError as error:
+        raise WheelError(str(error)) from error
 
 
 def parse_fields(raw: bytes, wheel: str | None, faults: Faults) -> dict[str, Any]:
@@ -296,8 +315,9 @@ def parse_file_name(file: str) -> WheelName:
     try:
         if not re.fullmatch(r"[\w.!+-]+", file):
             raise WheelError(f"{quote(file)} has other characters")
-        require_few_tags(["-".join(file.removesuffix(".whl").split("-")[-3:])])
-        return WheelName(*parse_wheel_filename(file))
+        usual, label = split_name(file)
+        require_few_tags(["-".join(usual.removesuffix(".whl").split("-")[-3:])])
+        return WheelName(*parse_wheel_filename(usual), label)
     # Its subclass InvalidWheelFilename, and Python's refusal of a number with too many digits.
     except (ValueError, WheelError) as error:
         raise WheelError(f"not a wheel's file name: {error}") from error

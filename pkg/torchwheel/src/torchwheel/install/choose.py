@@ -26,6 +26,7 @@ from torchwheel_runtime.validate.torch_rules import (
     describe_torch,
     range_contains,
 )
+from torchwheel_runtime.variant_format import index_file_name
 from torchwheel_runtime.versions import minor_version, version_numbers
 
 
@@ -77,10 +78,12 @@ def judge(
     per_library = [_library_findings(library, environment) for library in needs.libraries()]
     # One library that fits is enough. A wheel for every torch runs without any.
     of_library = min(per_library, key=_severity)
+    of_label = _label_findings(candidate, fits=not of_library)
     if needs.abi == "universal":
         of_library = [dataclasses.replace(one, level="warning") for one in of_library]
     findings = [
         *_offer_findings(candidate, wanted),
+        *of_label,
         *_name_findings(candidate, needs, environment),
         *_python_findings(candidate, environment),
         *_torch_findings(needs, environment),
@@ -101,6 +104,16 @@ def _offer_findings(candidate: OfferedWheel, wanted: SpecifierSet) -> Iterable[F
         yield _misfit("hash", "a sha256 in the index", "none, so its bytes cannot be verified")
     if candidate.withdrawn is not None and not _is_named(version, wanted):
         yield _misfit("withdrawn", "a wheel that is offered", f"withdrawn: {candidate.withdrawn}")
+
+
+def _label_findings(candidate: OfferedWheel, *, fits: bool) -> Iterable[Finding]:
+    if candidate.label:
+        machine = "fits this machine" if fits else "is for other machines"
+        takes = "uv alone takes such a wheel"
+        if candidate.label_file is None:
+            takes = f"no installer takes it, as the index has no {index_file_name(candidate.file)}"
+        found = f"the label {candidate.label}, which {machine}; {takes}"
+        yield _misfit("label", "a wheel that pip takes", found)
 
 
 def _is_named(version: Version, wanted: SpecifierSet) -> bool:

@@ -1,7 +1,7 @@
 """The wheels that an index offers of a project, each with what it needs."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -16,6 +16,7 @@ from torchwheel.inspect.wheel import parse_file_name
 from torchwheel_runtime.fetch import Fetch, link
 from torchwheel_runtime.files import sha256
 from torchwheel_runtime.inspect.window import WheelError
+from torchwheel_runtime.variant_format import index_file_name
 from torchwheel_runtime.versions import has_long_number
 
 
@@ -28,6 +29,8 @@ class OfferedWheel:
         version: of the name.
         build: the build tag of the name.
         tags: the tags of the name.
+        label: of a labelled wheel, which pip does not take.
+        label_file: the file of the index that names the label's properties; None if it has none.
         url: its absolute address.
         needs: what it needs, as the index says it; else as its name says it.
         described: whether the index says it.
@@ -56,6 +59,8 @@ class OfferedWheel:
     metadata: tuple[str, str | None] | None = None
     provenance: str | None = None
     bundled: frozenset[str] = frozenset()
+    label: str | None = None
+    label_file: str | None = None
 
 
 def find_page(
@@ -71,7 +76,13 @@ def find_page(
         return None
     bundled = read_bundled(listed.note, listed.url)
     wheels = (wheel for file in listed.files for wheel in _wheel(file, project, bundled))
-    return listed.url, tuple(wheels)
+    names = {file.name for file in listed.files}
+    return listed.url, tuple(_with_label_file(wheel, names) for wheel in wheels)
+
+
+def _with_label_file(wheel: OfferedWheel, names: Collection[str]) -> OfferedWheel:
+    name = index_file_name(wheel.file)
+    return dataclasses.replace(wheel, label_file=name) if wheel.label and name in names else wheel
 
 
 def _wheel(
@@ -80,7 +91,7 @@ def _wheel(
     """The wheel that a file is; nothing if it is no wheel of the project, e.g. an sdist."""
     name, entry = file.name, file.entry
     try:
-        named, version, build, tags = parse_file_name(name)
+        named, version, build, tags, label = parse_file_name(name)
     except WheelError:
         return
     if named != project:
@@ -103,12 +114,13 @@ def _wheel(
         metadata=_metadata(entry, file.url),
         provenance=link(file.page, provenance) if provenance else None,
         bundled=bundled,
+        label=label,
     )
 
 
 def wheel_of_file(path: Path) -> OfferedWheel:
     """A wheel that lies on this machine, as its name describes it."""
-    _, version, build, tags = parse_file_name(path.name)
+    _, version, build, tags, label = parse_file_name(path.name)
     said = read_local_version(version)
     return OfferedWheel(
         file=path.name,
@@ -121,6 +133,7 @@ def wheel_of_file(path: Path) -> OfferedWheel:
         said=said,
         sha256=sha256(path),
         size=path.stat().st_size,
+        label=label,
     )
 
 

@@ -22,6 +22,7 @@ from torchwheel_runtime.arch.model import (
     parse,
 )
 from torchwheel_runtime.text import quote
+from torchwheel_runtime.variant_format import LABEL_PATTERN
 from torchwheel_runtime.versions import is_requirement, is_specifier
 
 
@@ -103,6 +104,10 @@ ImportName = Annotated[
 # The name is also the wheel's local version: lower case, no dash.
 ToolkitName = Annotated[
     str, Form("a toolkit name", r"[a-z][a-z0-9]*(\.[a-z0-9]+)*", ("cu130", "rocm6.4"))
+]
+LabelName = Annotated[
+    str,
+    Form("a label (1 to 16 of 0-9, a-z, . and _)", LABEL_PATTERN, ("cu13", "cu13_sm90", "null")),
 ]
 SuiteName = Annotated[str, Form("a Debian release", r"[a-z][a-z0-9-]*", ("bullseye", "trixie"))]
 SnapshotDate = Annotated[

@@ -15,6 +15,7 @@ from torchwheel.matrix.variants import PURE, all_variants, aten_releases, exclus
 from torchwheel_runtime.arch.model import BRANDS, backend_of
 from torchwheel_runtime.arch.releases import TorchFacts, archs_by_release, torch_releases
 from torchwheel_runtime.text import KeyPath, join_names, nearest, quote
+from torchwheel_runtime.variant_format import NULL, arch_values, driver_bound
 from torchwheel_runtime.versions import version_numbers
 
 PROJECT = "pyproject.toml"
@@ -359,6 +360,60 @@ def universal_possible(matrix: Matrix) -> Iterator[Fault]:
             )
 
 
+_UNIVERSAL: KeyPath = ("abis", "universal")
+
+
+def labels_complete(matrix: Matrix) -> Iterator[Fault]:
+    """Each toolkit of the universal wheel is in a label, or said to be in none."""
+    universal = matrix.abis.universal
+    if universal is None or not (universal.labels or universal.unlabelled):
+        return
+    named = [(("labels", label), names) for label, names in universal.labels.items()]
+    for key, names in (*named, (("unlabelled",), universal.unlabelled)):
+        yield from _duplicates((*_UNIVERSAL, *key), names)
+        for i, name in enumerate(names):
+            if name not in universal.toolkits:
+                says = f"{quote(name)} gives the universal wheel no kernels"
+                yield (*_UNIVERSAL, *key, i), f"{says}; {nearest(name, universal.toolkits)}"
+    labelled = {name for names in universal.labels.values() for name in names}
+    for name in universal.toolkits:
+        if (name in labelled) == (name in universal.unlabelled):
+            says = "has a label and is unlabelled" if name in labelled else "has no label"
+            expected = "expected it in a label, or under unlabelled"
+            yield (*_UNIVERSAL, "labels"), f"{name} {says}; {expected}"
+
+
+def labels_clear(matrix: Matrix) -> Iterator[Fault]:
+    """A label is for one kind of machine, and no machine fits two labels equally."""
+    labels = matrix.abis.universal.labels if matrix.abis.universal else {}
+    first: dict[tuple[str, str], str] = {}
+    for label, names in labels.items():
+        path: KeyPath = (*_UNIVERSAL, "labels", label)
+        if (label == NULL) == bool(names):
+            expected = "no toolkit" if names else f'a toolkit, which the label "{NULL}" alone lacks'
+            yield path, f"expected {expected}, found {join_names(names) or 'none'}"
+        if label == NULL and matrix.abis.pure is None:
+            yield path, "is the pure wheel; expected e.g. pure: {torch: ...} under abis"
+        toolkits = [matrix.toolkits[name] for name in names if name in matrix.toolkits]
+        needs = sorted(set(map(_needs_of, toolkits)))
+        if len(needs) > 1:
+            yield path, f"expected toolkits for one kind of machine, found {join_names(needs)}"
+            continue
+        machines = {(needs[0], value) for own in toolkits for value in arch_values(own.archs)}
+        if shared := sorted(machine for machine in machines if machine in first):
+            other, (need, value) = first[shared[0]], shared[0]
+            says = f"fits a machine of {need} and {value} as well as {quote(other)} does"
+            yield path, f"{says}; expected one label for both"
+        first |= dict.fromkeys(machines, label)
+
+
+def _needs_of(toolkit: ToolkitSection) -> str:
+    """The driver that a toolkit's kernels need."""
+    if toolkit.backend == "rocm":
+        return BRANDS["rocm"]
+    return f"CUDA {driver_bound(toolkit.version, toolkit.archs)}"
+
+
 def _unknown_torch(minor: str) -> str:
     known = join_names(torch_releases())
     return f"torch {minor} is not known; known: {known} (a newer torchwheel may know it)"
@@ -400,5 +455,7 @@ RULES: tuple[MatrixRule, ...] = (
     torches_known,
     pairs_possible,
     universal_possible,
+    labels_complete,
+    labels_clear,
     runners_complete,
 )

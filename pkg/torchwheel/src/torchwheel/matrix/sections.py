@@ -16,6 +16,7 @@ from torchwheel.matrix.forms import (
     ImportName,
     ImportPath,
     IssuerAddress,
+    LabelName,
     MatrixArch,
     PackageName,
     ProjectName,
@@ -249,6 +250,16 @@ class Universal(Section):
     entry_points: Annotated[
         bool, Field(description="Whether the extension has entry points over DLPack.")
     ] = False
+    labels: Annotated[
+        Mapping[LabelName, tuple[ToolkitName, ...]],
+        Field(
+            description="Labelled wheels, which the PEP calls variants: a smaller one with the "
+            "kernels of some toolkits; of none, as null, the pure wheel."
+        ),
+    ] = {}
+    unlabelled: Annotated[
+        tuple[ToolkitName, ...], Field(description="Toolkits whose kernels no label has.")
+    ] = ()
 
 
 class Abis(Section):

@@ -13,6 +13,7 @@ from torchwheel.matrix.sections import (
     ToolkitAbi,
     WheelPlatform,
 )
+from torchwheel_runtime.arch.model import Backend
 from torchwheel_runtime.claims import Abi, PartKind, local_version, torch_range
 from torchwheel_runtime.errors import UsageError
 from torchwheel_runtime.text import join_names, nearest, quote
@@ -44,6 +45,8 @@ class Variant:
     built_with: str = ""
     """The torch minor that an ordinary project is built with: its release, or a later one where
     it keeps to the stable ABI. Empty for others."""
+    label: str | None = None
+    """Of a labelled wheel: the universal wheel with some of its kernels, or the pure wheel."""
 
     @property
     def native(self) -> bool:
@@ -54,6 +57,17 @@ class Variant:
     def builds(self) -> "tuple[Variant, ...]":
         """What is compiled for its wheel: its parts, or itself if it has a toolkit."""
         return self.parts or ((self,) if self.toolkit else ())
+
+    @property
+    def backends(self) -> frozenset[Backend]:
+        """Whose GPUs its wheel has kernels for."""
+        kernels = (part.toolkit for part in self.parts if part.part == "kernels")
+        return frozenset(one.backend for one in (self.toolkit, *kernels) if one)
+
+    @property
+    def unlabelled_id(self) -> str:
+        """The id of the variant that has all parts of this one, and no label: "universal"."""
+        return self.id.removesuffix(f"-{self.label}") if self.label else self.id
 
     @property
     def library(self) -> str:
@@ -91,7 +105,7 @@ def python_tag(python: str) -> str:
 
 def all_variants(matrix: Matrix) -> tuple[Variant, ...]:
     """Every variant that the matrix declares, including the excluded ones."""
-    return (*_native(matrix), *_universal(matrix), *_pure(matrix))
+    return (*_native(matrix), *_universal(matrix), *_pure(matrix), *_labelled(matrix))
 
 
 def resolve(matrix: Matrix) -> tuple[Variant, ...]:
@@ -229,6 +243,17 @@ def _pure(matrix: Matrix) -> Iterator[Variant]:
         )
 
 
+def _labelled(matrix: Matrix) -> Iterator[Variant]:
+    """A wheel of each label, where the platform has its kernels, e.g. "universal-cu13"."""
+    labels = matrix.abis.universal.labels if matrix.abis.universal else {}
+    for base in (*_universal(matrix), *_pure(matrix)):
+        for label, toolkits in labels.items():
+            parts = tuple(p for p in base.parts if p.part != "kernels" or p.library in toolkits)
+            with_kernels = any(part.part == "kernels" for part in parts)
+            if with_kernels if toolkits else base.abi == "pure":
+                yield dataclasses.replace(base, id=f"{base.id}-{label}", label=label, parts=parts)
+
+
 def _suffix(matrix: Matrix, platform: Platform) -> str:
     """The suffix of an id; empty for the first platform, the usual one."""
     return "" if platform == matrix.platforms[0] else f"-{platform}"
@@ -290,8 +315,7 @@ def gpu_runner(matrix: Matrix, variant: Variant) -> tuple[str, ...]:
     machines = matrix.runners.get(variant.platform)
     if machines is None or not variant.native:
         return ()
-    rocm = variant.toolkit is not None and variant.toolkit.backend == "rocm"
-    return (machines.rocm if rocm else machines.cuda) or ()
+    return (machines.rocm if variant.backends == {"rocm"} else machines.cuda) or ()
 
 
 def smoke_runner(matrix: Matrix, variant: Variant) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """The executor of a build: this machine's compiler, a container of an image, or an assembler.
 
-A universal wheel has the project's Python files and the library of each of its parts.
+A universal wheel has the project's Python files and the library of each of its parts. A labelled
+wheel has some of the same libraries.
 """
 
 import dataclasses

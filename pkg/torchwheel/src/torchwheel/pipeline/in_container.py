@@ -55,6 +55,7 @@ from torchwheel_runtime.errors import TorchwheelError, program_error
 from torchwheel_runtime.files import temporary_variables, write_text
 from torchwheel_runtime.shards import Shard
 from torchwheel_runtime.text import escape
+from torchwheel_runtime.variant_format import split_name
 
 _LOG = "build.log"
 """Of a build, in the variant's folder. The container can write there, so each run removes it first:
@@ -356,7 +357,10 @@ def smoke_emulated(run: Run, variant: Variant, engine: Engine, wheel: Path) -> S
     engine.give(folder)  # nothing was built in a container for a universal wheel
     volumes = (
         *OWN,
-        *((str(path), f"/wheels/{path.name}", "ro") for path in (wheel, *run.bundled)),
+        *(
+            (str(path), f"/wheels/{split_name(path.name)[0]}", "ro")
+            for path in (wheel, *run.bundled)
+        ),
         (str((run.root / tests).resolve()), "/smoke", "ro"),
         (str(folder), VARIANT, "rw"),
     )

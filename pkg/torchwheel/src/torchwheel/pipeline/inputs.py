@@ -269,6 +269,7 @@ def claims_of(
         project_local=project_local,
         borrowed=tuple(borrowed),
         parts=parts,
+        label=variant.label,
     )
 
 

@@ -25,6 +25,8 @@ from torchwheel_runtime.claims import FLAGS_SUFFIX, Claims, LibraryFlags
 from torchwheel_runtime.errors import TorchwheelError, program_error
 from torchwheel_runtime.files import record_hash
 from torchwheel_runtime.json_files import parse_json
+from torchwheel_runtime.variant_format import FILE as LABEL_FILE
+from torchwheel_runtime.variant_format import file_text, labelled_name, properties_of
 
 # Libraries of the user's torch and driver.
 _OUTSIDE = (
@@ -79,7 +81,10 @@ _TORCH = re.compile(r"Requires-Dist:\s*torch(?![\w.-])", re.IGNORECASE)
 
 
 def stamp(wheel: Path, claims: Claims, out: Path) -> Path:
-    """A copy of `wheel` in `out` with `claims` in it; equal inputs give equal bytes everywhere."""
+    """A copy of `wheel` in `out` with `claims` in it; equal inputs give equal bytes everywhere.
+
+    A labelled wheel has variant.json too, and its label in the name.
+    """
     _, version, _, _ = parse_wheel_filename(wheel.name)
     own = f"{version.local}." if version.local else ""
     if own and not (claims.local or "").startswith(own):
@@ -100,7 +105,12 @@ def stamp(wheel: Path, claims: Claims, out: Path) -> Path:
     renamed[f"{new}/METADATA"] = _metadata(metadata, stamped, claims.torch_range).encode()
     renamed[f"{new}/{claims_file.FILE}"] = claims_file.dumps(claims).encode()
     project, _, tags = wheel.name.split("-", 2)
-    return _write_packed(renamed, new, out / f"{project}-{stamped}-{tags}")
+    name = f"{project}-{stamped}-{tags}"
+    if claims.label:
+        text = file_text({claims.label: properties_of(claims)})
+        renamed[f"{new}/{LABEL_FILE}"] = text.encode()
+        name = labelled_name(name, claims.label)
+    return _write_packed(renamed, new, out / name)
 
 
 def take_flags(

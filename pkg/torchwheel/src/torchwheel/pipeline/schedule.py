@@ -94,11 +94,15 @@ def chains_of(variants: Sequence[Variant]) -> list[list[Variant]]:
     """Variants that are built one after the other.
 
     The Pythons of an ordinary project's torch share what does not include Python.h by the compiler
-    cache, which has it once the first of them is built.
+    cache, which has it once the first of them is built. A labelled wheel has parts of the universal
+    one, which are built once.
     """
+    labelled = {variant.unlabelled_id for variant in variants if variant.label}
     chains: dict[object, list[Variant]] = {}
     for variant in variants:
         key: object = object()
+        if variant.unlabelled_id in labelled:
+            key = variant.unlabelled_id
         if variant.ordinary and variant.toolkit:
             key = (variant.toolkit.name, variant.torch_release, variant.platform)
         chains.setdefault(key, []).append(variant)

@@ -32,6 +32,7 @@ from torchwheel.smoke.smoke_record import SmokeRecord
 from torchwheel_runtime.errors import MalformedError, TorchwheelError, UsageError
 from torchwheel_runtime.files import make_folder_atomically, sha256
 from torchwheel_runtime.text import WIDTH, size_text, table_rows
+from torchwheel_runtime.variant_format import is_labelled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +79,9 @@ def places_of_asset(name: str, taken: Collection[str]) -> Iterator[str]:
         taken: the wheels that were not built here, which PyPI has already (`Catalogue.taken`).
     """
     yield name
-    # PyPI takes no local version.
-    is_wheel = name.endswith(".whl") and "+" not in name and name not in taken
+    # PyPI takes no local version, and no label.
+    usual = name.endswith(".whl") and "+" not in name and not is_labelled(name)
+    is_wheel = usual and name not in taken
     if is_wheel or name.endswith(".tar.gz"):
         yield f"{PYPI}/{name}"
     if record := re.fullmatch(r"(.+)\.build\.json", name):

@@ -23,6 +23,7 @@ from torchwheel_runtime.arch.runs import runs_on
 from torchwheel_runtime.claims import Claims, Part
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.text import join_names, quote
+from torchwheel_runtime.variant_format import Properties, properties_of
 
 _NONE = smokes.Counts()
 _RUNTIME = "torchwheel-runtime"
@@ -31,7 +32,7 @@ _AGAIN = "smoke-test this wheel again"
 _REBUILD = "build it from these"
 
 CaseRule = Callable[[ReleaseSources, ReleaseCase], Iterator[str]]
-ReleaseRule = Callable[[Sequence[ReleaseCase], Version | None], Iterator[str]]
+ReleaseRule = Callable[[ReleaseSources, Sequence[ReleaseCase], Version | None], Iterator[str]]
 
 
 def release_faults(
@@ -44,7 +45,7 @@ def release_faults(
         for rule in CASE_RULES
         for text in rule(sources, case)
     ]
-    return [*faults, *(text for rule in RELEASE_RULES for text in rule(cases, version))]
+    return [*faults, *(text for rule in RELEASE_RULES for text in rule(sources, cases, version))]
 
 
 def name_and_tags(sources: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
@@ -327,8 +328,8 @@ def ran_prebuilt(_: ReleaseSources, case: ReleaseCase) -> Iterator[str]:
 
 def on_gpu(case: ReleaseCase, record: smokes.SmokeRecord) -> bool:
     """Whether a smoke run was on a GPU that the wheel has code for: machine code, or PTX."""
-    machine, toolkit = record.machine, case.variant.toolkit
-    backend: Backend = toolkit.backend if toolkit else "cuda"
+    machine = record.machine
+    backend: Backend = "rocm" if case.variant.backends == {"rocm"} else "cuda"
     runtime = machine.hip if backend == "rocm" else machine.cuda
     if machine.gpu is None or not runtime or not case.variant.native:
         return False
@@ -347,7 +348,9 @@ def known_arch(text: str, backend: Backend) -> Arch | None:
     return arch if arch.name in arch_names(backend) else None
 
 
-def families_complete(cases: Sequence[ReleaseCase], _version: Version | None) -> Iterator[str]:
+def families_complete(
+    _sources: ReleaseSources, cases: Sequence[ReleaseCase], _version: Version | None
+) -> Iterator[str]:
     """A line for each run on a GPU that lacks an operator family which another one names."""
     runs = [
         (case, record)
@@ -368,13 +371,40 @@ def families_complete(cases: Sequence[ReleaseCase], _version: Version | None) ->
                 )
 
 
-def one_version(cases: Sequence[ReleaseCase], expected: Version | None) -> Iterator[str]:
+def one_version(
+    _sources: ReleaseSources, cases: Sequence[ReleaseCase], expected: Version | None
+) -> Iterator[str]:
     """A line for each wheel that has another version than the release, or than the first wheel."""
     versions = {case.variant.id: case.candidate.wheel.version.public for case in cases}
     right = expected.public if expected else next(iter(versions.values()), None)
     for name, version in versions.items():
         if version != right:
             yield f"{name}: version {version}; expected {right}"
+
+
+def labels_cover(
+    sources: ReleaseSources, cases: Sequence[ReleaseCase], _version: Version | None
+) -> Iterator[str]:
+    """A line for what labelled wheels have not of the plain one, and for what differs in them."""
+    universal = sources.matrix.abis.universal
+    unlabelled = universal.unlabelled if universal else ()
+    first: dict[str, Properties] = {}
+    for claims in (case.candidate.claims for case in cases):
+        if claims.label and first.setdefault(claims.label, own := properties_of(claims)) != own:
+            says = f"label {claims.label} is for other machines on another platform"
+            yield f"{claims.variant}: {says}; an index has one entry for both: give it another"
+    for plain in cases:
+        name, parts = plain.variant.id, {part.name: part for part in plain.candidate.claims.parts}
+        labelled = [one for one in cases if one.variant.label and one.variant.unlabelled_id == name]
+        covered = set(unlabelled)
+        for case in labelled:
+            for part in case.candidate.claims.parts:
+                covered.add(part.name)
+                if part != parts.get(part.name):
+                    yield f"{case.variant.id}: {part.name} is not that of {name}; {_REBUILD}"
+        missing = [part for part in parts if part not in covered]
+        if labelled and missing:
+            yield f"{name}: no labelled wheel has its {join_names(missing)}; select the label too"
 
 
 CASE_RULES: tuple[CaseRule, ...] = (
@@ -396,7 +426,7 @@ CASE_RULES: tuple[CaseRule, ...] = (
 )
 """What each variant of a release must hold."""
 
-RELEASE_RULES: tuple[ReleaseRule, ...] = (families_complete, one_version)
+RELEASE_RULES: tuple[ReleaseRule, ...] = (families_complete, one_version, labels_cover)
 """What the variants must hold together."""
 
 

@@ -32,11 +32,11 @@ def upload_faults(wheels: Sequence[Wheel], sdists: Sequence[Sdist]) -> Iterator[
     """A line for each reason for which PyPI would refuse one of the files.
 
     Args:
-        wheels: those of the release; one with a local version is not uploaded.
+        wheels: those of the release; one with a local version or a label is not uploaded.
         sdists: those of the release.
     """
     for wheel in wheels:
-        if wheel.version.local is None:
+        if wheel.version.local is None and wheel.named.label is None:
             for fault in (*_wheel_faults(wheel), *_size_faults(wheel.size)):
                 yield f"{wheel.path.name}: PyPI refuses it: {fault}"
     for sdist in sdists:

@@ -24,6 +24,7 @@ from torchwheel_runtime.lock import LockBusyError, fail_if_busy, say_waiting
 from torchwheel_runtime.ownership import check_tree, let_others_read, trusted_folder
 from torchwheel_runtime.pip import pip_install
 from torchwheel_runtime.toolkit.cache import hold_folder_lock
+from torchwheel_runtime.variant_format import split_name
 
 TORCH = "torch"
 COMPLETE = "complete"
@@ -175,7 +176,7 @@ def clean_environment(
     """A new venv over the base with the wheels; all they require is in the base, so no index."""
     env = layered_environment(base_folder, temporary / "venv", python)
     doing = f"{wheels[0].path.name} does not install beside the packages of the smoke environment"
-    pip_install(env.python, _wheel_files(wheels), offline=True, doing=doing)
+    pip_install(env.python, _wheel_files(wheels, temporary), offline=True, doing=doing)
     return env
 
 
@@ -198,7 +199,7 @@ def running_environment(
     target, python = temporary / "site", Path(sys.executable)
     options = ["--no-deps", "--target", str(target)]
     doing = f"{wheels[0].path.name} does not install"
-    pip_install(python, _wheel_files(wheels), options=options, offline=True, doing=doing)
+    pip_install(python, _wheel_files(wheels, temporary), options=options, offline=True, doing=doing)
     folders = [Path(name) for name in os.environ.get("PYTHONPATH", "").split(os.pathsep) if name]
     # The source tree may be on PYTHONPATH, for torchwheel; the tests must not import from it.
     others = [path for path in folders if not any((path / name).exists() for name in packages)]
@@ -206,8 +207,16 @@ def running_environment(
     return Environment(python, {**_clean_variables(), "PYTHONPATH": path}, target)
 
 
-def _wheel_files(wheels: Sequence[Wheel]) -> list[Path]:
-    return [wheel.path.resolve() for wheel in wheels]
+def _wheel_files(wheels: Sequence[Wheel], temporary: Path) -> list[Path]:
+    """The files, a labelled wheel by a name that pip takes."""
+    found = []
+    for wheel in wheels:
+        path = wheel.path.resolve()
+        if wheel.named.label:
+            path = temporary / split_name(path.name)[0]
+            path.symlink_to(wheel.path.resolve())
+        found.append(path)
+    return found
 
 
 def _clean_variables() -> dict[str, str]:

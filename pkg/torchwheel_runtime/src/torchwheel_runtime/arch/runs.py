@@ -27,12 +27,16 @@ def machine_code_runs_on(arch: Arch, device: Arch) -> bool:
             return code == gpu
         return code[0] == gpu[0] and code[1] <= gpu[1]
     if isinstance(arch, RocmArch) and isinstance(device, RocmArch):
-        processors = _generic().get(arch.name, (arch.name,))
         has = {feature[:-1]: feature for feature in device.features}
-        return device.name in processors and all(
+        return device.name in processors(arch) and all(
             has.get(feature[:-1], feature) == feature for feature in arch.features
         )
     return False
+
+
+def processors(arch: RocmArch) -> tuple[str, ...]:
+    """The names of the processors that run code of an AMD arch: several for a generic target."""
+    return _generic().get(arch.name, (arch.name,))
 
 
 def ptx_runs_on(arch: Arch, device: Arch) -> bool:

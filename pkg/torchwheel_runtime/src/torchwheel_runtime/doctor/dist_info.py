@@ -30,6 +30,8 @@ from torchwheel_runtime.inspect.window import WheelError, open_regular
 from torchwheel_runtime.ownership import is_irregular
 from torchwheel_runtime.text import quote
 from torchwheel_runtime.validate.torch_rules import OF_ITS_AUTHORS
+from torchwheel_runtime.variant_format import FILE as LABEL_FILE
+from torchwheel_runtime.variant_format import Properties, read_labels
 from torchwheel_runtime.versions import required_range
 
 SUFFIX = ".dist-info"
@@ -62,6 +64,7 @@ class DistInfo:
         kind: what installed it.
         ours: whether torchwheel built it. Then its name may be asked of an index, which may have a
             stranger's package of any other name.
+        labels: what the variant.json of a labelled wheel says; empty for another.
     """
 
     name: str
@@ -76,6 +79,7 @@ class DistInfo:
     irregular: tuple[Path, ...] = ()
     kind: Kind = "wheel"
     ours: bool = False
+    labels: Mapping[str, Properties] = dataclasses.field(default_factory=dict)
 
 
 def read_dist_info(folder: Path) -> DistInfo:
@@ -100,6 +104,7 @@ def read_dist_info(folder: Path) -> DistInfo:
         packages=_packages(name, files, top),
         files=files,
         claims=_read_claims(folder, problems),
+        labels=_read_labels(folder, problems),
         torch=torch,
         requires=requires,
         tags=_read_tags(folder, problems) if kind == "wheel" else frozenset(),
@@ -254,6 +259,19 @@ def _read_claims(folder: Path, problems: list[str]) -> Claims | None:
     except TorchwheelError as error:
         problems.append(str(error))
         return None
+
+
+def _read_labels(folder: Path, problems: list[str]) -> Mapping[str, Properties]:
+    """What variant.json says; empty without the file, or where it is malformed."""
+    if not (folder / LABEL_FILE).exists():
+        return {}
+    if (text := read_text(folder, LABEL_FILE, problems)) is None:
+        return {}
+    try:
+        return read_labels(text, f"{folder.name}/{LABEL_FILE}")
+    except TorchwheelError as error:
+        problems.append(str(error))
+        return {}
 
 
 def _requirements(metadata: Message, problems: list[str]) -> tuple[str | None, frozenset[str]]:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from torchwheel_runtime.arch.devices import Gpu
+from torchwheel_runtime.arch.devices import Driver, Gpu
 from torchwheel_runtime.arch.model import BRANDS, CudaArch, RocmArch
 from torchwheel_runtime.doctor.case import OWN_PREFIX, CacheState, Package, Report, Verdict
 from torchwheel_runtime.doctor.dist_info import Kind
@@ -19,6 +19,8 @@ from torchwheel_runtime.doctor.package_rules import irregular_text
 from torchwheel_runtime.machine.facts import Absent, Machine
 from torchwheel_runtime.runtime.status import OperatorStatus
 from torchwheel_runtime.text import WIDTH, escape, hanging_lines, join_names, size_text
+from torchwheel_runtime.validate.torch_rules import OF_ITS_AUTHORS
+from torchwheel_runtime.variant_format import misfit
 
 _LABEL = 10
 _TEXT = WIDTH - _LABEL - 1
@@ -123,10 +125,14 @@ def _cache_text(cache: CacheState) -> str:
     return f"{text}{corrupt}{f'; {cache.problem}' if cache.problem else ''}"
 
 
-def package_text(package: Package, gpus: Sequence[Gpu], *, verbose: bool) -> str:
+def package_text(
+    package: Package, gpus: Sequence[Gpu], *, verbose: bool, driver: Driver | None = None
+) -> str:
     """The package: its kernels, what its operators run on, its libraries; empty if it has none."""
     status = package.status
     lines = row("package", package.title)
+    if labels := list(_label_texts(package, gpus, driver)):
+        lines += rows("  label", labels)
     if kernels := _kernel_texts(package, gpus):
         lines += rows("  kernels", kernels)
     if status:
@@ -136,6 +142,20 @@ def package_text(package: Package, gpus: Sequence[Gpu], *, verbose: bool) -> str
     if verbose:
         lines += _package_details(package)
     return "\n".join(lines) if len(lines) > 1 else ""
+
+
+def _label_texts(package: Package, gpus: Sequence[Gpu], driver: Driver | None) -> Iterator[str]:
+    """The label of a labelled wheel, whether it fits, and the command that takes the best one."""
+    cuda = driver.cuda if driver else None
+    for label, properties in package.info.labels.items() if package.info else ():
+        fault = misfit(properties, cuda, [gpu.arch for gpu in gpus])
+        if fault is None and (properties or not gpus):
+            yield f"{label}, which fits this machine"
+            continue
+        why = f"is for other machines: {fault}" if fault else "has no kernels, and there is a GPU"
+        where = f" {OF_ITS_AUTHORS}" if package.claims else ""
+        command = "uv --preview-features wheel-variants pip install --reinstall"
+        yield f"{label}, which {why}; `{command}{where} {package.name}` takes the best"
 
 
 def _kernel_texts(package: Package, gpus: Sequence[Gpu]) -> list[str]:
@@ -268,9 +288,9 @@ _LINE = "-" * WIDTH
 
 def report_text(report: Report, *, verbose: bool = False) -> str:
     """The verdicts, then what matters: each package's kernels, torch, driver, GPUs."""
-    gpus = report.machine.gpus
+    gpus, driver = report.machine.gpus, report.machine.driver
     parts = ["\n".join(map(verdict_text, report.verdicts))]
-    parts += (package_text(package, gpus, verbose=verbose) for package in report.packages)
+    parts += (package_text(one, gpus, verbose=verbose, driver=driver) for one in report.packages)
     parts = [part for part in [*parts, machine_text(report, verbose=verbose)] if part]
     text = f"\n{_LINE}\n".join(parts)
     return text if verbose else f"{text}\n{_MORE}"
@@ -329,6 +349,7 @@ def _package(package: Package) -> dict[str, Any]:
         "version": info.version if info else None,
         "kind": info.kind if info else None,
         "claims": _plain(info.claims) if info else None,
+        "labels": _plain(info.labels) if info else {},
         "requires_torch": info.torch if info else None,
         "problems": [*info.problems, *map(irregular_text, info.irregular)] if info else [],
         "import": {

@@ -47,11 +47,13 @@ class GpuCode:
         kind: machine code for NVIDIA ("sass") or AMD ("hsaco"), or PTX.
         arch: the GPU that it is for, as `in_binary` gives it.
         kernels: mangled names, sorted; empty for PTX, whose kernels are not listed.
+        ptx_version: the version that PTX names, e.g. "9.0" as CUDA 13.0 writes it.
     """
 
     kind: Literal["sass", "ptx", "hsaco"]
     arch: Arch
     kernels: tuple[str, ...] = ()
+    ptx_version: str | None = dataclasses.field(default=None, compare=False)
 
 
 def read_library(path: Path, name: str | None = None) -> Library:

@@ -40,6 +40,7 @@ _SECTIONS_AT, _SECTION_COUNT = struct.Struct("<Q"), struct.Struct("<HH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMTAB, _SYMBOL_BYTES = 2, 24
 _TARGET = re.compile(rb"^\.target\s+(sm_\w+)", re.MULTILINE)
+_PTX_VERSION = re.compile(rb"^\.version\s+(\d{1,3}\.\d{1,3})\b", re.MULTILINE)
 _PTX_HEAD = 4096
 
 
@@ -137,11 +138,13 @@ def _read_module(section: Window, entry: FatbinEntry) -> GpuCode:
         packed = section.read(entry.at, entry.packed)
         if entry.kind == "sass":
             return GpuCode("sass", entry.arch, _kernels(unpack_entry(packed, entry), entry.arch))
-        target = _TARGET.search(unpack_entry(packed, entry, _PTX_HEAD))
+        head = unpack_entry(packed, entry, _PTX_HEAD)
+        target = _TARGET.search(head)
     if target is None or target[1].decode() != entry.arch.binary_name:
         found = target[1].decode() if target else "nothing"
         raise WheelError(f"{where}: PTX for {found}; its header says {entry.arch.binary_name}")
-    return GpuCode("ptx", entry.arch)
+    version = _PTX_VERSION.search(head)
+    return GpuCode("ptx", entry.arch, ptx_version=version[1].decode() if version else None)
 
 
 def unpack_entry(packed: bytes, entry: FatbinEntry, most: int = budgets.MODULE_BYTES) -> bytes:
