@@ -7,6 +7,7 @@
 #include <array>
 #include <memory>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 
 #include "torch/aten/framework.h"
@@ -17,6 +18,10 @@
 template std::basic_ostringstream<char>::basic_ostringstream();
 template std::basic_istringstream<char>::basic_istringstream();
 template std::basic_stringstream<char>::basic_stringstream();
+#if !_GLIBCXX_USE_CXX11_ABI  // with the new strings libstdc++ is linked in
+// And one since GCC 5, which a constructor of at::Tensor calls.
+std::runtime_error::runtime_error(const char* what) : runtime_error(std::string(what)) {}
+#endif
 
 namespace fusedops::aten {
 namespace {

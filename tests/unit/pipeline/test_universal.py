@@ -134,7 +134,7 @@ class Compiler:
         if part.library == self.failing:
             raise TorchwheelError("g++ died")
         if self.failing:
-            time.sleep(0.3)  # else it could end, and the next begin, before the other has failed
+            time.sleep(1)  # else it could end, and the next begin, before the other has failed
         name = f"demo/_lib/{part.part}/{part.library}.so"
         return BuiltWheel(make_wheel(out, files={name: part.id.encode()}, claims=None))
 

@@ -241,14 +241,17 @@ class Terminal:
             error = raised
             raise
         finally:
+            now = time.monotonic()
             # A compiler may hear of ^C before this process does, and end as if it had failed.
-            stopped = ENDING.wait(_HEARING) if error else False
+            patience = 0 if error is self._told else _HEARING
+            stopped = ENDING.wait(patience) if error else False
             with self._lock:
-                self._end_task(task, error, stopped=stopped)
+                self._end_task(task, now, error, stopped=stopped)
             _CURRENT.reset(before)
 
-    def _end_task(self, task: Task, error: BaseException | None, *, stopped: bool) -> None:
-        now = time.monotonic()
+    def _end_task(
+        self, task: Task, now: float, error: BaseException | None, *, stopped: bool
+    ) -> None:
         steps, seconds = task.end_steps(now), now - task.began
         self._tasks.end(task)
         indent = "" if len(task.path) == 1 else "  "
@@ -340,7 +343,7 @@ class Terminal:
         self._stream.flush()
 
 
-_HEARING = 1.0
+_HEARING = 0.2
 """Seconds in which a signal that ended a compiler reaches this process, too."""
 
 
