@@ -141,6 +141,8 @@ STATES: Mapping[str, Sequence[tuple[str | None, Change, Limits]]] = {
                 "_ZSt28__throw_bad_array_new_lengthv",
                 # Operators delete that know the size: torch 2.6 defines them itself.
                 *("_ZdlPvm", "_ZdaPvm", "_ZdlPvSt11align_val_t"),
+                # torch's libraries bring libgomp: torch-cluster compiles with -fopenmp alone.
+                *("GOMP_parallel", "omp_get_num_threads"),
             )
         ),
         # The second is asked for by a libstdc++ that is linked in.

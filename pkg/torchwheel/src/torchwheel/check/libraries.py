@@ -116,6 +116,11 @@ _STD = (
 )
 
 
+# libtorch_cpu.so needs libgomp, and torch's wheels bring it. So an extension that is linked with
+# torch has its functions, also where it is compiled with -fopenmp and linked without.
+_OPENMP = ("GOMP_", "omp_")
+
+
 def torch_symbols(facts: WheelFacts, limits: Limits) -> str:
     """Every undefined symbol has a known provider; a stable wheel needs no C++ symbol of torch."""
     claims, libraries = facts.claims, facts.libraries.read()
@@ -260,7 +265,7 @@ def _aten_faults(symbols: set[UndefinedSymbol]) -> Iterator[str]:
     """An aten library is for one torch and one Python: prefixes tell their symbols."""
     for symbol in symbols:
         from_torch = is_cxx(symbol.name) or symbol.name.startswith(
-            (*SHIMS, *_STD, TORCH_PYTHON, "_ZTI", "_ZTV", "_ZTS", "_ZN8pybind11")
+            (*SHIMS, *_STD, *_OPENMP, TORCH_PYTHON, "_ZTI", "_ZTV", "_ZTS", "_ZN8pybind11")
         )
         from_python = symbol.name.startswith(PYTHON)
         if not (from_torch or from_python or (symbol.weak and optional_symbol(symbol.name))):
