@@ -335,7 +335,12 @@ def test_the_cmake_file_that_setup_py_calls_lies_below(tmp_path):
     # setup.py itself gives CMake its options.
     assert [str(one) for one in script.variables] == ["DEMO_CUDA_ARCH (csrc/CMakeLists.txt:6)"]
     assert (script.cmake, script.own_archs) == (True, True)
-    assert not write(tmp_path / "other", {"setup.py": setup}).cmake
+    other = write(tmp_path / "other", {"setup.py": setup})
+    assert not other.cmake
+    # The program is in the build environment; a backend that calls CMake brings it.
+    backend = {"setup.py": setup, "pyproject.toml": BY_CMAKE, "CMakeLists.txt": OPTIONS}
+    by_backend = write(tmp_path / "backend", backend)
+    assert [one.modules for one in (script, other, by_backend)] == [("cmake",), (), ()]
 
 
 @pytest.mark.parametrize(
