@@ -340,7 +340,7 @@ def test_the_cmake_file_that_setup_py_calls_lies_below(tmp_path):
     # The program is in the build environment; a backend that calls CMake brings it.
     backend = {"setup.py": setup, "pyproject.toml": BY_CMAKE, "CMakeLists.txt": OPTIONS}
     by_backend = write(tmp_path / "backend", backend)
-    assert [one.modules for one in (script, other, by_backend)] == [("cmake",), (), ()]
+    assert [one.modules for one in (script, other, by_backend)] == [("cmake", "ninja"), (), ()]
 
 
 @pytest.mark.parametrize(

@@ -156,8 +156,8 @@ class BuildScript:
         own_archs: whether a script sets the archs, so that the environment does not decide.
         variables: of the environment, of CMake and of the command line, each once.
         questions: whose answers depend on the machine.
-        modules: that setup.py imports and needs, beside the standard library; and "cmake", if it
-            starts that program and no build backend brings it.
+        modules: that setup.py imports and needs, beside the standard library; and "cmake" and
+            "ninja", if it starts CMake and no build backend brings them.
         loads: files of the project that it would import or run, where they exist.
         cmake: whether CMake compiles it.
         ninja: False if setup.py does without.

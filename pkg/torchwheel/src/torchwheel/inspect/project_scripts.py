@@ -66,7 +66,9 @@ def read_scripts(folder: Path) -> BuildScript:
     unknown = not script.extensions  # so CMake may compile it
     files = _cmake_files(folder, deep=calls_cmake) if by_cmake or calls_cmake or unknown else []
     if script.cmake and (by_cmake or files) and not named.startswith(_BY_CMAKE):
-        script = dataclasses.replace(script, modules=tuple(sorted({*script.modules, "cmake"})))
+        script = dataclasses.replace(
+            script, modules=tuple(sorted({*script.modules, "cmake", "ninja"}))
+        )
     # A setup.py that calls CMake gives it the options itself.
     options = by_cmake and not any("CMake" in one.kind for one in script.extensions)
     script = merge(script, (_search_cmake(folder, name, options=options) for name in files))

@@ -320,10 +320,15 @@ def matrix_text(project: ForeignProject, source: str, wheel: str) -> str:
 
 
 def _environment(script: BuildScript) -> dict[str, str]:
-    """The variables that turn a project's kernels on; options of CMake are in CMAKE_ARGS."""
+    """The variables that turn a project's kernels on; options of CMake are in CMAKE_ARGS.
+
+    Where setup.py starts CMake, it gets ninja: an image has no make.
+    """
     found = [one for one in script.variables if one.is_set]
     options = [f"-D{one.name}={one.on}" for one in found if one.given == "CMake"]
     variables = {one.name: one.on for one in found if one.given == "environment"}
+    if "cmake" in script.modules:
+        variables["CMAKE_GENERATOR"] = "Ninja"
     return variables | ({"CMAKE_ARGS": " ".join(options)} if options else {})
 
 
