@@ -183,6 +183,17 @@ def test_archs_that_cmake_files_set_are_replaced(cmake, line, found):
     assert f"hard-coded: none; {decides}" in report(project, cmake, [])
 
 
+def test_cmake_that_setup_py_starts_is_in_the_build_environment(tmp_path):
+    """As natten's does. An image has no make, so it gets ninja."""
+    calls = "import subprocess\nfrom setuptools import setup\nsubprocess.run(['cmake', 'csrc'])\n"
+    (tmp_path / "csrc").mkdir()
+    (tmp_path / "csrc" / "CMakeLists.txt").write_text("project(demo LANGUAGES CUDA)\n")
+    (tmp_path / "setup.py").write_text(f"{calls}setup(name='demo', version='1')\n")
+    build = matrix_of(tmp_path)[1]["build"]
+    assert build["requires"] == ["cmake", "ninja"]
+    assert build["environment"] == {"CMAKE_GENERATOR": "Ninja"}
+
+
 def test_nothing_of_the_author_is_overwritten(foreign, wheel):
     (foreign / "noxfile.py").write_text("mine\n")
     (foreign / ".github" / "workflows").mkdir(parents=True)
