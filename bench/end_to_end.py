@@ -21,6 +21,7 @@ import torch
 import transformers
 from kernelbench.about import about
 from kernelbench.record import write_text
+from kernelbench.timing import Cache, large_copy_bandwidth
 from torch import Tensor
 
 import fusedops
@@ -35,6 +36,17 @@ MODELS: dict[str, Callable[[], transformers.PretrainedConfig]] = {
         num_attention_heads=32,
         num_key_value_heads=4,
         max_position_embeddings=4096,
+    ),
+    "llama-3.2-1b": lambda: transformers.LlamaConfig(
+        vocab_size=128256,
+        hidden_size=2048,
+        intermediate_size=8192,
+        num_hidden_layers=16,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        head_dim=64,
+        max_position_embeddings=4096,
+        tie_word_embeddings=True,
     ),
     "llama-8b": lambda: transformers.LlamaConfig(
         vocab_size=128256,
@@ -54,6 +66,7 @@ MODELS: dict[str, Callable[[], transformers.PretrainedConfig]] = {
         max_position_embeddings=2048,
     ),
 }
+WAYS = ("ours", "eager", "compile")
 WARM = 8  # steps before any is timed: compilation, capture, caches
 
 
@@ -67,6 +80,7 @@ class Row:
     prompt: int
     step_ms: float | None
     tokens_per_second: float | None
+    share_of_limit: float | None  # time to read the weights at a copy's speed, over a step's
     peak_gb: float | None
     failure: str | None = None
 
@@ -133,10 +147,21 @@ def timed(step: Callable[[], None], steps: int) -> float:
     return statistics.median(a.elapsed_time(b) for a, b in itertools.pairwise(events))
 
 
+def weight_bytes(model: transformers.PreTrainedModel) -> int:
+    """Bytes of the weights that a step reads whole: all but a table of tokens that is no head."""
+    table, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
+    return sum(one.nbytes for one in model.parameters() if one is head or one.shape != table.shape)
+
+
 def measure(
-    name: str, model: transformers.PreTrainedModel, batch: int, prompt: int, steps: int
+    name: str,
+    model: transformers.PreTrainedModel,
+    batch: int,
+    options: argparse.Namespace,
+    limit_ms: float,
 ) -> list[Row]:
-    """Every way of decoding, one after another."""
+    """Every way of decoding that was asked for, one after another."""
+    prompt, steps = options.prompt, options.steps
     ids = torch.randint(1000, (batch, prompt), device="cuda")
     tokens = WARM + steps + 2
     ways: dict[str, Callable[[], Callable[[], None]]] = {
@@ -145,7 +170,8 @@ def measure(
         "compile": lambda: theirs(model, ids, tokens, compiled=True),
     }
     rows = []
-    for who, start in ways.items():
+    for who in options.who:
+        start = ways[who]
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
         try:
@@ -153,11 +179,12 @@ def measure(
                 milliseconds = timed(start(), steps)
             peak = torch.cuda.max_memory_allocated() / 1e9
             rate = batch / milliseconds * 1e3
-            rows.append(Row(name, who, batch, prompt, milliseconds, rate, peak))
+            share = limit_ms / milliseconds
+            rows.append(Row(name, who, batch, prompt, milliseconds, rate, share, peak))
         except Exception as error:
             if who == "ours":
                 raise
-            rows.append(Row(name, who, batch, prompt, None, None, None, str(error)[:200]))
+            rows.append(Row(name, who, batch, prompt, *(None,) * 4, str(error)[:200]))
     return rows
 
 
@@ -165,6 +192,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("end-to-end.json"), help="the JSON")
     parser.add_argument("--model", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--who", nargs="+", choices=WAYS, default=WAYS, help="ways of decoding")
     parser.add_argument("--batch", nargs="+", type=int, default=[1, 32])
     parser.add_argument("--prompt", type=int, default=512, help="tokens of the prompt")
     parser.add_argument("--steps", type=int, default=64, help="steps that are timed")
@@ -174,19 +202,23 @@ def main() -> int:
         print("bench end_to_end: no GPU that torch can use", file=sys.stderr)
         return 1
     rows = []
-    facts = about(options.wheel, steps=options.steps)
-    print(f"{'model':<10} {'batch':>5} {'who':<8} {'ms a step':>10} {'tokens/s':>9} {'peak GB':>8}")
+    bandwidth = large_copy_bandwidth(20, Cache())
+    facts = about(options.wheel, steps=options.steps, copy_bytes_per_second=bandwidth)
+    heads = f"{'ms a step':>10} {'tokens/s':>9} {'of limit':>8} {'peak GB':>8}"
+    print(f"{'model':<12} {'batch':>5} {'who':<8} {heads}")
     for name in options.model:
         model = make(name)
+        limit_ms = weight_bytes(model) / bandwidth * 1e3
         for batch in options.batch:
-            for row in measure(name, model, batch, options.prompt, options.steps):
+            for row in measure(name, model, batch, options, limit_ms):
                 rows.append(row)
                 figures = (
-                    f"{row.step_ms:10.3f} {row.tokens_per_second:9.0f} {row.peak_gb:8.2f}"
+                    f"{row.step_ms:10.3f} {row.tokens_per_second:9.0f}"
+                    f" {row.share_of_limit:8.1%} {row.peak_gb:8.2f}"
                     if row.step_ms
                     else row.failure
                 )
-                print(f"{row.model:<10} {row.batch:>5} {row.who:<8} {figures}", flush=True)
+                print(f"{row.model:<12} {row.batch:>5} {row.who:<8} {figures}", flush=True)
             found = {"about": facts, "rows": [asdict(row) for row in rows]}
             write_text(options.out, json.dumps(found, indent=1) + "\n")
         del model

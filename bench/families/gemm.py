@@ -18,6 +18,8 @@ from families.gemm_int8 import VECTOR_MATMUL_INT8
 ROWS = (1, 8, 32, 128, 1024, 4096)
 SHAPES: tuple[Shape, ...] = tuple((rows, 4096, 14336) for rows in ROWS)
 QKV: tuple[Shape, ...] = tuple((rows, 4096, 6144) for rows in ROWS)
+# Products of a decode step of a 1 B and an 8 B Llama.
+DECODE: tuple[tuple[int, int], ...] = ((2048, 2560), (2048, 11264), (4096, 6144), (14336, 4096))
 TINY: Shape = (2, 16, 32)
 EXPERTS = 2
 EPS = 1e-5
@@ -35,23 +37,32 @@ def _operator(
     *,
     keywords: Mapping[str, object] = MappingProxyType({}),
     shapes: tuple[Shape, ...] = SHAPES,
+    by_columns: bool = False,
 ) -> Operator:
-    """Arguments and results as shapes of (rows, width, inner width)."""
+    """Arguments and results as shapes of (rows, width, inner width).
+
+    `by_columns`: the second argument, a weight, is the transposed view of a torch.nn.Linear's.
+    """
+
+    def laid_out(drawn: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        x, weight, *rest = drawn
+        return (x, weight.t().contiguous().t(), *rest) if by_columns else drawn
 
     def make(shape: Shape, dtype: torch.dtype) -> Case:
         taken = arguments(*shape)
+        draw = normal(*taken, dtype=dtype, spread=SPREAD)
         return Case(
             name,
             shape,
             dtype,
-            inputs=normal(*taken, dtype=dtype, spread=SPREAD),
+            inputs=lambda device: laid_out(draw(device)),
             ours=partial(getattr(fusedops, name), **keywords),
             peers={"eager": eager},
             bytes_moved=nbytes(dtype, *taken, *results(*shape)),
             by_time=True,
         )
 
-    return Operator(name, make, shapes, (shapes[2], shapes[5]), TINY, HALVES)
+    return Operator(name, make, shapes, (shapes[2], shapes[-1]), TINY, HALVES)
 
 
 def _layer_norm(x: Tensor, gamma: Tensor, beta: Tensor) -> Tensor:
@@ -88,6 +99,10 @@ def _mlp_gemm(
 ) -> Pair:
     normed = _layer_norm(x + residual + input_bias, gamma, beta)
     return _fused_gemm_gelu(normed, weight1, bias1, weight2), normed
+
+
+def _decode_gemm(x: Tensor, weight: Tensor, gamma: Tensor, residual: Tensor) -> Tensor:
+    return residual + _rms_norm(x, gamma) @ weight
 
 
 def _rms_mlp_gemm(
@@ -164,6 +179,18 @@ FAMILY = Family(
             ),
             lambda rows, width, _: ((rows, width), (rows, width)),
             keywords={"eps": EPS, "activation": "swiglu"},
+        ),
+        _operator(
+            "decode_gemm",
+            _decode_gemm,
+            lambda rows, width, inner: (
+                *((rows, width), (width, inner)),
+                *((width,), (rows, inner)),
+            ),
+            lambda rows, _, inner: ((rows, inner),),
+            keywords={"eps": EPS},
+            shapes=tuple((rows, *widths) for rows in (1, 4) for widths in DECODE),
+            by_columns=True,
         ),
         VECTOR_MATMUL_INT8,
     ),

@@ -1,10 +1,11 @@
-// Operators that normalise rows and multiply them by weights: the attention block's qkv product and
-// the MLP.
+// Operators that normalise rows and multiply them by weights: the attention block's qkv product,
+// the MLP, and a product of a decode step.
 #include <string>
 #include <tuple>
 
 #include "families/gemm_products.h"
 #include "families/norm.h"
+#include "kernels/gemm_decode.h"
 
 namespace fusedops {
 
@@ -61,7 +62,56 @@ struct GemmNormOps {
     return rms_mlp(x, residual, {weight, &scale}, {weight2, &scale2}, gamma, eps, activation);
   }
 
+  static Tensor decode_gemm(const Tensor& x, const Tensor& weight, const OptionalTensor& gamma,
+                            const OptionalTensor& residual, double eps,
+                            const std::string& activation, bool constant) {
+    const Follow follow = activation == "none" ? Follow{} : following(activation);
+    const Product call = checked_product(x, {weight}, follow);
+    const std::vector<std::int64_t> sizes = sizes_with(x, call.cols());
+    require(is_row_of_if(gamma, x) &&
+            (!residual || (activation == "none" && is_like(*residual, x) &&
+                           same_shape(*residual, shaped_like(x, sizes, call.dtype)))));
+    check_on_gpu("x", x);
+    const Tensor from = on_16_bytes(x);
+    const Tensor y = empty(from, sizes, call.dtype);
+    if (try_decode(call, y, from, weight, gamma, residual, eps, constant)) return y;
+    Tensor u = from;
+    if (gamma) {
+      u = temporary(from, sizes_with(x, call.inner), call.dtype);
+      normalise(u, from, {}, {}, *gamma, {}, eps, nullptr);
+    }
+    if (residual) {
+      const Tensor rows = contiguous(*residual);
+      multiply(call, y, as_rows(call, u), weight,
+               torch().matrix(rows, matrix_of(call.rows, call.width)));
+    } else {
+      run_product(call, y, as_rows(call, u), {weight});
+    }
+    return y;
+  }
+
  private:
+  // Runs the kernel of a decode step if it supports the call and is faster; returns whether it did.
+  // `x` is contiguous and starts on 16 bytes.
+  static bool try_decode(const Product& call, const Tensor& y, const Tensor& x,
+                         const Tensor& weight, const OptionalTensor& gamma,
+                         const OptionalTensor& residual, double eps, bool constant) {
+    const std::int64_t* const strides = weight.view().strides;
+    if (strides[0] != 1) return false;
+    const OptionalTensor scale = on_16_bytes_if(gamma), before = contiguous_if(residual);
+    const kernels::GemmDecodeTensors tensors{y.data(), x.data(), weight.data(), data_of(scale),
+                                             data_of(before)};
+    const kernels::GemmDecode gemm{call.dtype,        call.follow.activation,
+                                   call.follow.gated, call.rows,
+                                   call.inner,        call.cols(),
+                                   strides[1],        eps,
+                                   constant};
+    const Gpu on = gpu_of(x);
+    if (!FUSEDOPS_KERNEL(on, gemm_decode_takes)(gemm, tensors)) return false;
+    check_launch(on, FUSEDOPS_KERNEL(on, gemm_decode)(gemm, tensors, on.stream));
+    return true;
+  }
+
   static Pair qkv(const Tensor& x, const Factor& weight, const OptionalTensor& bias,
                   const Tensor& gamma, const OptionalTensor& beta, double eps) {
     const Product call = checked_product(x, weight);
@@ -132,6 +182,7 @@ FUSEDOPS_FAMILY(gemm, m) {
   m.op<&GemmNormOps::rms_qkv_gemm>("rms_qkv_gemm");
   m.op<&GemmNormOps::mlp_gemm>("mlp_gemm");
   m.op<&GemmNormOps::rms_mlp_gemm>("rms_mlp_gemm");
+  m.op<&GemmNormOps::decode_gemm>("decode_gemm");
   m.op<&GemmNormOps::qkv_gemm_int8>("qkv_gemm_int8");
   m.op<&GemmNormOps::rms_qkv_gemm_int8>("rms_qkv_gemm_int8");
   m.op<&GemmNormOps::mlp_gemm_int8>("mlp_gemm_int8");

@@ -54,10 +54,11 @@ constexpr int kMostSlots = 6;  // tiles of a warp in flight
 struct StepParams {
   AttentionStep call;
   double log2_step;
-  int group;   // query heads that share a head of the cache
-  int chunks;  // chunks of such a group
-  int slots;   // tiles that a warp has room for
-  int room;    // bytes of shared memory of a warp
+  int group;          // query heads that share a head of the cache
+  int chunks;         // chunks of such a group
+  int slots;          // tiles that a warp has room for
+  int room;           // bytes of shared memory of a warp
+  bool short_caches;  // all of them are few bytes
   std::int32_t* counters;
   float* partials;
 };
@@ -138,6 +139,18 @@ __global__ void __launch_bounds__((LayoutOfArch<T, D>::kThreads), (LayoutOfArch<
   const BlockHeads block = block_heads(params.group, params.chunks);
   TokenPart<T, D, kThreads> part(attention, params.log2_step);
   typename F::Tiles cache(rooms + of_warp * params.room, params.slots, attention, block);
+  if (params.short_caches) {
+    overlap::allow_next();
+    // The position says only after the wait whether the warp needs all of its first tile.
+    const int lane = static_cast<int>(threadIdx.x) % warp::kWidth;
+    const int key = (of_warp * splits + split) * kKeys;
+    const int keys = min(kKeys, attention.cache.capacity - key);
+    if (lane < 2 && keys > 0) {
+      void* const of = lane == 0 ? attention.cache.keys : attention.cache.values;
+      const auto bytes = static_cast<unsigned>(keys * attention.cache.row * sizeof(T));
+      fetch::into_l2(cache_row<T>(of, attention, block, key), bytes / kVectorBytes * kVectorBytes);
+    }
+  }
   overlap::wait(false);
   const int position = attention.cache.positions[block.batch];
   part.fetch(attention, qkv, block);
@@ -180,8 +193,8 @@ __global__ void __launch_bounds__((LayoutOfArch<T, D>::kThreads), (LayoutOfArch<
       engine.take_values(tile);
       cache.ask();
     }
-    overlap::allow_next();  // earlier, the next kernel would take bandwidth from blocks that still
-                            // read
+    // Earlier, the next kernel would take bandwidth from blocks that still read long caches.
+    if (!params.short_caches) overlap::allow_next();
     warp::sync();
     engine.write(*reinterpret_cast<WarpResult<D>*>(rooms + of_warp * params.room));
     __syncthreads();
@@ -226,6 +239,8 @@ gpu::Status plan(const StepSizes& sizes, std::int64_t room, StepParams& params,
   params.room = std::max(params.slots * sizes.tile, sizes.result);
   const std::int64_t one = Partials::floats_of(std::min(params.group, kHeads), attention.cache.row);
   const int splits = splits_of(pairs, processors * resident, room / one);
+  constexpr std::int64_t kFew = 4 << 20;  // bytes of 16-bit keys
+  params.short_caches = pairs * attention.cache.capacity * attention.cache.row * 2 <= kFew;
   blocks.grid = dim3(splits, heads, attention.batch);
   blocks.threads = dim3(sizes.warps * warp::kWidth);
   blocks.shared = sizes.token + sizes.warps * params.room;

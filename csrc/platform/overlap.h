@@ -5,8 +5,9 @@
 // Such a kernel must not read anything before wait(), not even data that seems to come from the
 // host: the previous kernel may have written it. The compiler must not move a read there either, as
 // it may do with reads that it takes for read-only (const __restrict__, __ldg, ld.global.nc).
-// tests/integration/test_overlap.py checks the machine code of all kernels. A prefetch to L2 is not
-// a read (fetch.h).
+// tests/integration/test_jit_families.py checks the machine code of all kernels. A prefetch to L2
+// is not a read (fetch.h). The one exception is memory that a launch calls Constant: a kernel may
+// copy that to its shared memory, asynchronously, before wait().
 #pragma once
 
 #include "platform/math.h"
@@ -43,12 +44,20 @@ FUSEDOPS_DEVICE void wait_in_turn() {
 #endif
 }
 
+// Memory that nothing writes while kernels before the launch may run. Whoever makes one has been
+// told so by the caller of an operator. The model fails a kernel that reads other memory early.
+struct Constant {
+  const void* data = nullptr;
+  std::int64_t bytes = 0;
+};
+
 // The configuration of a launch.
 struct Blocks {
   dim3 grid;
   dim3 threads;
-  unsigned cluster = 1;  // blocks along x that form a cluster (cluster.h)
-  unsigned shared = 0;   // bytes of dynamic shared memory of a block
+  unsigned cluster = 1;        // blocks along x that form a cluster (cluster.h)
+  unsigned shared = 0;         // bytes of dynamic shared memory of a block
+  Constant constants[2] = {};  // what the kernel may read before wait()
 };
 
 #if !defined(FUSEDOPS_MODEL) && !defined(__HIP_PLATFORM_AMD__)
@@ -88,7 +97,10 @@ gpu::Status launch(void (*kernel)(Parameters...), const Blocks& blocks,
                    [[maybe_unused]] gpu::Stream stream, Arguments... arguments) {
 #if defined(FUSEDOPS_MODEL)
   const bool early = model::gpu().major >= 9;
-  const model::Grid grid{blocks.grid, blocks.threads, blocks.cluster, blocks.shared, early};
+  model::Grid grid{blocks.grid, blocks.threads, blocks.cluster, blocks.shared, early};
+  for (int i = 0; i < 2; ++i) {
+    grid.constants[i] = {blocks.constants[i].data, blocks.constants[i].bytes};
+  }
   return model::launch(kernel, grid, arguments...);
 #elif !defined(__HIP_PLATFORM_AMD__)
   bool may_start_early = false;

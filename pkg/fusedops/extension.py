@@ -51,7 +51,7 @@ EXTENSION = Extension(
         # Products of matrices are torch's own.
         _family(
             "gemm",
-            kernels=("gemm_skinny",),
+            kernels=("gemm_skinny", "gemm_decode"),
             uses=(_BIAS_ACT, _GATED, _NORM, _DEQUANTIZE),
             entry_points=False,
         ),

@@ -81,6 +81,10 @@ struct Grid {
   unsigned cluster = 1;   // blocks along x that run together
   unsigned shared = 0;    // bytes of dynamic shared memory
   bool overlaps = false;  // the kernel may begin before the one before it ends
+  struct {
+    const void* data;
+    std::int64_t bytes;
+  } constants[2] = {};  // what it may read before wait_for_previous
 };
 // `call` calls the kernel with what lies in the `bytes` bytes from `arguments` on.
 int launch(const void* kernel, const Grid& grid, void (*call)(const void* arguments),

@@ -1,14 +1,13 @@
 """Models of the Llama kind: RMS norms, rotary positions, a gated MLP, no biases."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from fusedops.families.attention import softmax_context
-from fusedops.families.gemm import rms_mlp_gemm, rms_qkv_gemm, vector_matmul
-from fusedops.families.norm import rms_norm
-from fusedops.families.vector_add import vector_add
+from fusedops.families.gemm import decode_gemm
 from fusedops.models.parts import ModelSizes, WeightsModule, embedding_in, rows_bytes
 from fusedops.workspace import Workspace
 
@@ -35,16 +34,19 @@ class LlamaBlock(WeightsModule):
 
     def results(self, batch: int) -> int:
         """Bytes of a workspace for the results and temporaries of a step."""
-        width = self.qkv.shape[0]
-        made = (self.qkv.shape[1], *(width,) * 4, self.up.shape[1], self.down.shape[0])
-        return rows_bytes(batch, self.qkv.dtype, *made)
+        width, inner = self.down.shape[1], self.down.shape[0]
+        made = (self.qkv.shape[1], self.out.shape[0], width, inner)
+        between = (width, self.up.shape[1])  # norms and values with gates, where kernels need them
+        return rows_bytes(batch, self.qkv.dtype, *made, *between)
 
     def forward(
         self, hidden: Tensor, workspace: Workspace, layer_id: int, results: Workspace | None
     ) -> Tensor:
         """One block, in place of `hidden` [B, S, N]; `results` is where the rest lies, if given."""
         sizes = self.sizes
-        qkv, _ = rms_qkv_gemm(hidden, self.qkv, self.gamma, eps=sizes.eps, workspace=results)
+        # Nobody writes the weights while the model runs.
+        product = partial(decode_gemm, eps=sizes.eps, constant=True, workspace=results)
+        qkv = product(hidden, self.qkv, self.gamma)
         context = softmax_context(
             qkv,
             workspace=workspace,
@@ -55,18 +57,9 @@ class LlamaBlock(WeightsModule):
             rotary_style="half",
             theta=self.theta,
         )
-        attention = vector_matmul(context, self.out, workspace=results)
-        mlp, hidden = rms_mlp_gemm(
-            attention,
-            hidden,
-            self.up,
-            self.down,
-            self.mlp_gamma,
-            eps=sizes.eps,
-            activation="swiglu",
-            workspace=results,
-        )
-        return vector_add(mlp, hidden, out=hidden)
+        total = product(context, self.out, None, hidden)
+        inner = product(total, self.up, self.mlp_gamma, activation="swiglu")
+        return product(inner, self.down, None, total, out=hidden)
 
 
 class LlamaEnds(WeightsModule):
@@ -93,5 +86,5 @@ class LlamaEnds(WeightsModule):
 
     def logits(self, hidden: Tensor, results: Workspace | None) -> Tensor:
         """Hidden states [B, N] as logits [B, vocabulary]."""
-        normed = rms_norm(hidden, self.gamma, eps=self.sizes.eps, workspace=results)
-        return vector_matmul(normed, self.head, workspace=results)
+        eps = self.sizes.eps
+        return decode_gemm(hidden, self.head, self.gamma, eps=eps, constant=True, workspace=results)

@@ -87,9 +87,20 @@ def parts(shape: Shape, dtype: torch.dtype, device: torch.device) -> Parts:
         **{"x": matrix(), "residual": matrix(), "input_bias": row(inner)},
         **{"weight": weight(inner, width), "bias": row(width)},
         **{"up": weight(inner, hidden), "up_bias": row(hidden), "down": weight(hidden, width)},
-        "half_down": weight(inner, width),
+        **{"half_down": weight(inner, width), "both": weight(inner, 2 * width)},
+        "sum": randn(shape, dtype, device),
         **{"gamma": row(inner), "beta": row(inner)},
     }
+
+
+def by_columns(*names: str) -> Callable[[Shape, torch.dtype, torch.device], tuple[Any, ...]]:
+    """The same, of a weight (the second) with contiguous columns, as that of torch.nn.Linear."""
+
+    def make(shape: Shape, dtype: torch.dtype, device: torch.device) -> tuple[Any, ...]:
+        x, weight, *rest = of(*names)(shape, dtype, device)
+        return x, weight.t().contiguous().t(), *rest
+
+    return make
 
 
 def of(*names: str) -> Callable[[Shape, torch.dtype, torch.device], tuple[Any, ...]]:
@@ -213,6 +224,38 @@ def _gemm_gelu(x, up, bias, down):
     return mlp(x, up, bias, down, "gelu")
 
 
+def _decode(activation: str) -> Callable[..., Tensor]:
+    def exact(x, weight, gamma=None, residual=None):
+        v = (x if gamma is None else rms_norm(x, gamma)) @ weight
+        if residual is not None:
+            return residual + v
+        return v if activation == "none" else ACTIVATIONS[activation](v)
+
+    return exact
+
+
+# What follows the product, and what goes in beside x.
+_DECODE: dict[str, tuple[str, ...]] = {
+    "bare": ("weight",),
+    "sum": ("weight", "gamma", "sum"),
+    "swiglu": ("both", "gamma"),
+    "gelu": ("weight", "gamma"),
+}
+
+
+def _decode_case(form: str) -> Case:
+    activation = form if form in ACTIVATIONS else "none"
+    return _case(
+        f"decode_gemm {form}",
+        _decode(activation),
+        by_columns("x", *_DECODE[form]),
+        keywords={"activation": activation, "constant": form != "bare"},
+        differentiable=False,
+        large=((8, 40), (1, 4096), (3, 264), (7, 1001), (17, 264), (300, 2048)),
+        sum_ulps=24.0,  # values and gates are rounded before they are multiplied
+    )
+
+
 FLOATING = (
     _case("vector_matmul", torch.matmul, of("x", "weight")),
     _case("linear_layer", lambda x, w, b: x @ w + b, of("x", "weight", "bias")),
@@ -248,6 +291,7 @@ FLOATING = (
         keywords={"mlp_after_attn": False, "pre_ln": False},
         differentiable=False,  # x goes in and nothing depends on it
     ),
+    *(_decode_case(form) for form in _DECODE),
     _case("rms_mlp_gemm", rms_mlp_gemm("swiglu"), of(*_RMS)),
     _case(
         "rms_mlp_gemm plain",

@@ -1,6 +1,7 @@
 """Products with weights, dense or of int8, and what a transformer has before and between them."""
 
-from fusedops.families.gemm import int8, mlp, products, qkv
+from fusedops.families.gemm import decode, int8, mlp, products, qkv
+from fusedops.families.gemm.decode import decode_gemm
 from fusedops.families.gemm.int8 import (
     fused_gemm_gelu_int8,
     linear_layer_int8,
@@ -20,6 +21,7 @@ from fusedops.families.gemm.products import (
 from fusedops.families.gemm.qkv import qkv_gemm, rms_qkv_gemm
 
 __all__ = [
+    "decode_gemm",
     "einsum_sec_sm_ecm",
     "fused_gemm_gelu",
     "fused_gemm_gelu_int8",
@@ -37,4 +39,4 @@ __all__ = [
     "vector_matmul_int8",
 ]
 
-OPS = products.OPS + qkv.OPS + mlp.OPS + int8.OPS
+OPS = products.OPS + qkv.OPS + mlp.OPS + decode.OPS + int8.OPS

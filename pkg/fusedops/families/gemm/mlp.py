@@ -97,24 +97,29 @@ def mlp_gemm(
     return cast("tuple[Tensor, Tensor]", result)
 
 
-def _check_activation(op: str, activation: str) -> None:
-    if activation not in (*PLAIN, *KINDS):
-        words = [repr(word) for word in (*PLAIN, *KINDS)]
+def check_activation(op: str, activation: str, *more: str) -> None:
+    """`activation` must be one of an MLP's, or of `more`."""
+    if activation not in (*more, *PLAIN, *KINDS):
+        words = [repr(word) for word in (*more, *PLAIN, *KINDS)]
         expected = f"{', '.join(words[:-1])} or {words[-1]}"
         checks.fail(op, "activation", expected, repr(activation))
+
+
+def check_halves(op: str, weight: Weight, activation: str) -> None:
+    """The weight of a gated activation must have as many gates as values."""
+    if activation in KINDS and weight.tensor.shape[1] % 2 != 0:
+        expected = "an even last dimension (values and gates)"
+        checks.fail(op, weight.name, expected, weight.tensor.shape[1])
 
 
 def _check_mlp(
     op: str, x: Tensor, weight: Weight, bias: Tensor | None, weight2: Weight, activation: str
 ) -> None:
     check_product(op, x, weight)
-    gated = activation in KINDS
-    if gated and weight.tensor.shape[1] % 2 != 0:
-        expected = "an even last dimension (values and gates)"
-        checks.fail(op, weight.name, expected, weight.tensor.shape[1])
+    check_halves(op, weight, activation)
     if bias is not None:
         check_bias(op, bias, x, weight)
-    check_next(op, x, weight, weight2, gated=gated)
+    check_next(op, x, weight, weight2, gated=activation in KINDS)
 
 
 def check_mlp_gemm(
@@ -132,7 +137,7 @@ def check_mlp_gemm(
     **_: object,
 ) -> None:
     """The activation, the norm's check, then the weights and the bias."""
-    _check_activation(op, activation)
+    check_activation(op, activation)
     check_norm(op, x, input_bias=input_bias, residual=residual, gamma=gamma, beta=beta)
     _check_mlp(op, x, weight, bias, weight2, activation)
 
@@ -251,7 +256,7 @@ def check_rms_mlp_gemm(
     **_: object,
 ) -> None:
     """The activation, the norm's check, then the weights."""
-    _check_activation(op, activation)
+    check_activation(op, activation)
     check_norm(op, x, residual=residual, gamma=gamma)
     _check_mlp(op, x, weight, None, weight2, activation)
 

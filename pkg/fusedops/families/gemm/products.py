@@ -82,11 +82,11 @@ def product_gradients(
     """Gradients of x weight with respect to both, None where it is not needed."""
     return (
         grad @ weight.t() if needs[0] else None,
-        _matrix(x).t() @ _matrix(grad) if needs[1] else None,
+        matrix_of(x).t() @ matrix_of(grad) if needs[1] else None,
     )
 
 
-def _matrix(tensor: Tensor) -> Tensor:
+def matrix_of(tensor: Tensor) -> Tensor:
     """The tensor's rows. flatten() would do, but has no rule for a batch of gradients."""
     *rows, columns = tensor.shape
     return tensor.reshape(math.prod(rows), columns)
@@ -215,15 +215,19 @@ def mlp_reference(
     u: Tensor, weight: Tensor, bias: Tensor | None, weight2: Tensor, activation: str
 ) -> Tensor:
     """f(u weight [+ bias]) weight2; the activation takes and gives the tensors' type too."""
-    v = vector_matmul_reference(u, weight)
+    hidden = activated(vector_matmul_reference(u, weight), bias, activation)
+    return vector_matmul_reference(hidden, weight2)
+
+
+def activated(v: Tensor, bias: Tensor | None, activation: str) -> Tensor:
+    """F(v [+ bias])."""
     if activation not in PLAIN:
-        hidden = gated_activation_reference(v, bias, kind=activation)
-        return vector_matmul_reference(hidden, weight2)
+        return gated_activation_reference(v, bias, kind=activation)
     row = v.new_zeros(v.shape[-1]) if bias is None else bias
     if activation == "relu":
-        return vector_matmul_reference(bias_relu_reference(v, row), weight2)
+        return bias_relu_reference(v, row)
     form = "tanh" if activation == "gelu" else "none"
-    return vector_matmul_reference(bias_gelu_reference(v, row, approximate=form), weight2)
+    return bias_gelu_reference(v, row, approximate=form)
 
 
 def mlp_gradients(
