@@ -2,6 +2,8 @@
 
 import itertools
 import math
+from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import torch
@@ -86,6 +88,34 @@ def test_activations_of_few_rows(rows, activation, layout, dtype, anywhere):
     up = normal(264, 288, dtype=dtype, device=anywhere, spread=0.06)
     down = normal(144 if gated else 288, 96, dtype=dtype, device=anywhere, spread=0.06)
     check_mlp(x, LAYOUTS[layout](up), LAYOUTS[layout](down), activation)
+
+
+def step_cases() -> Iterator[tuple[int, int, int, str]]:
+    """Rows, inner width and columns at the seams of units, tiles, rings and blocks."""
+    shapes = ((1, 8, 8), (2, 264, 1), (8, 128, 41), (3, 1160, 2120), (4, 2056, 24))
+    for rows, inner, cols in shapes:
+        for activation in ("none", "swiglu", "gelu"):
+            yield rows, inner, cols, activation
+
+
+@HALVES
+@pytest.mark.parametrize("constant", [True, False], ids=["constant", "written"])
+def test_a_decode_step_of_few_rows(constant, dtype, anywhere):
+    for rows, inner, cols, activation in step_cases():
+        width = 2 * cols if activation == "swiglu" else cols
+        x = normal(rows, inner, dtype=dtype, device=anywhere)
+        weight = by_columns(normal(inner, width, dtype=dtype, device=anywhere, spread=inner**-0.5))
+        gamma = normal(inner, dtype=dtype, device=anywhere)
+        residual = normal(rows, cols, dtype=dtype, device=anywhere)
+        u = x.double() / (x.double().square().mean(-1, keepdim=True) + 1e-6).sqrt()
+        normed = (u * gamma.double()) @ weight.double()
+        step = partial(fusedops.decode_gemm, x, weight, constant=constant, activation=activation)
+        exact = normed if activation == "none" else ACTIVATIONS[activation](normed)
+        assert_near(step(gamma), exact, 32.0)  # v1, v2 and f(v2) are rounded one by one
+        if activation == "none":
+            assert_near(step(), x.double() @ weight.double())
+            assert_near(step(None, residual), x.double() @ weight.double() + residual.double())
+            assert_near(step(gamma, residual), normed + residual.double(), 12.0)
 
 
 @HALVES
@@ -217,6 +247,9 @@ def test_two_runs_of_few_rows_give_the_same_bits(dtype, gpu):
     for layout in LAYOUTS.values():
         first, second = (fusedops.vector_matmul(x, layout(weight)) for _ in range(2))
         assert torch.equal(first, second)
+    gamma, laid = normal(4096, dtype=dtype, device=gpu), by_columns(weight)
+    first, second = (fusedops.decode_gemm(x, laid, gamma, constant=True) for _ in range(2))
+    assert torch.equal(first, second)
 
 
 @HALVES
