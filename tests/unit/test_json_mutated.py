@@ -14,6 +14,7 @@ import pytest
 from jsonmutator import mutated
 from torchwheel import interpreters
 from torchwheel.compilers.compiler_cache import CacheUse
+from torchwheel.inspect.sbom import parse_sbom
 from torchwheel.pipeline import bundled, inside
 from torchwheel.smoke import testing
 from torchwheel.smoke.trial_environment import Environment
@@ -21,6 +22,7 @@ from torchwheel_runtime.builder import sources
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.process import ProcessResult
 from torchwheel_runtime.toolkit import index
+from wheelmaker import sbom_text, stable
 
 WHEEL = "demo-1.0.0-py3-none-any.whl"
 
@@ -77,6 +79,7 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
         "bundled": Reader(json.dumps(state), read_bundled),
         "usage": Reader(json.dumps(dataclasses.asdict(usage)), read_usage),
         "cache use": Reader(json.dumps(dataclasses.asdict(CacheUse(1, 2))), read_cache_use),
+        "SBOM": Reader(SBOM, lambda _, content: parse_sbom(content, "x")),
         "torch": Reader(TORCH, said_by_a_child(lambda cwd: testing.import_torch(env, cwd))),
         "interpreter": Reader(
             json.dumps(interpreter, default=str),
@@ -92,7 +95,8 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
     }
 
 
-KINDS = ("bundled", "usage", "cache use", "torch", "interpreter", "pip's report", "hipify")
+KINDS = ("bundled", "usage", "cache use", "SBOM", "torch", "interpreter", "pip's report", "hipify")
+SBOM = sbom_text("demo", "1", {"demo/_C.so": b"\x7fELF"}, stable())
 TORCH = json.dumps(
     {
         "version": "2.11.0",
