@@ -1,11 +1,11 @@
 """A machine with a network writes a bundle, and one without installs it and tries it."""
 
+import functools
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -38,8 +38,8 @@ def base(cache: Path) -> trial_environment.Environment:
 
 
 @pytest.fixture
-def here(base, tmp_path) -> Iterator[Path]:
-    yield trial_environment.layered_environment(base, tmp_path / "here").python
+def here(base, tmp_path) -> Path:
+    return trial_environment.layered_environment(base, tmp_path / "here").python
 
 
 @pytest.fixture
@@ -55,10 +55,12 @@ def call(torchwheel, here, tmp_path):
     build_index(
         [IndexedWheel(demo, ("simple",)), IndexedWheel(helper, ("simple",))], tmp_path / "index"
     )
-    for name, requires in (("other", ("last",)), ("last", ("torch>=2",))):
-        wheelmaker.make_wheel(
-            tmp_path / "links", name=name, version="2.5", claims=None, requires=requires
-        )
+    # Both have the helper: it is taken once, from the index.
+    make = functools.partial(wheelmaker.make_wheel, tmp_path / "links", claims=None)
+    make(name="other", version="2.5", requires=("last", "helper"))
+    make(name="last", version="2.5", requires=("torch>=2",))
+    make(name="helper", version="1.2", requires=())
+    make(name="helper", version="1.3", requires=())
     (tmp_path / "smoke").mkdir()
     (tmp_path / "smoke" / "test_demo.py").write_text(TESTS)
 

@@ -262,24 +262,30 @@ def resolve_others(
     requirements: Sequence[Requirement],
     environment: TargetEnvironment,
     folder: Path,
+    chosen: Mapping[str, str],
 ) -> list[IndexedFile]:
-    """The wheels that pip would install for requirements, as `install_others`; nothing is."""
+    """The wheels that pip would install for requirements, beside those `chosen` by name."""
     report = folder / "report.json"
-    options = ["--dry-run", "--quiet", "--report", str(report), "--only-binary=:all:"]
-    options += _constrained(requirements, environment, folder)
+    options = ["--dry-run", "--report", str(report), "--only-binary=:all:"]
+    options += _constrained(requirements, environment, folder, chosen)
     _run(pip, options, own_variables(pip.command[:-1], os.environ))
-    return read_report(report)
+    known = set(map(canonicalize_name, chosen))
+    return [file for file in read_report(report) if canonicalize_name(file.project) not in known]
 
 
 def _constrained(
-    requirements: Sequence[Requirement], environment: TargetEnvironment, folder: Path
+    requirements: Sequence[Requirement],
+    environment: TargetEnvironment,
+    folder: Path,
+    chosen: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """The requirements, after the constraint that keeps torch."""
+    """The requirements, after the constraints that keep torch and the versions `chosen` by name."""
     constraints = folder / "constraints.txt"
     # PyPI's torch is installed as 2.13.0 and calls itself 2.13.0+cu130: pip knows the former.
     torch, known = environment.torch, environment.versions.get(canonicalize_name(TORCH))
     version = known or (torch.version if torch else None)
-    lines = [f"torch=={version}\n"] if version else []
+    pins = {**(chosen or {}), **({TORCH: version} if version else {})}
+    lines = [f"{name}=={pin}\n" for name, pin in pins.items()]
     constraints.write_text("".join(lines), encoding="utf-8")
     # Without --quiet, by which pip leaves out what a conflict is caused by.
     return ["--constraint", str(constraints), *map(str, requirements)]

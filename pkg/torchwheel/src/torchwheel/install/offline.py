@@ -4,7 +4,7 @@ import argparse
 import dataclasses
 import tempfile
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -99,7 +99,8 @@ def make_bundle(options: argparse.Namespace) -> int:
             BundledWheel(one.wheel, one.path, one.metadata.claims, fetch.evidence_of(one.wheel))
             for one in downloads
         ]
-        more = _download_others(tuple(others.values()), environment, fetch, live)
+        chosen = _versions(downloads)
+        more = _download_others(tuple(others.values()), environment, chosen, fetch, live)
         machine = machine_of(environment)
         digest = write_bundle(options.bundle, machine, projects, own, more, options.tests)
     print(
@@ -113,7 +114,7 @@ def with_downloads(
     environment: TargetEnvironment, downloads: Sequence[Download]
 ) -> TargetEnvironment:
     """The environment as it will be when these are installed."""
-    own = {one.path.name.partition("-")[0]: str(one.wheel.version) for one in downloads}
+    own = _versions(downloads)
     names = set(map(canonicalize_name, own))
     kept = {
         name: version
@@ -123,20 +124,28 @@ def with_downloads(
     return dataclasses.replace(environment, installed={**kept, **own})
 
 
+def _versions(downloads: Sequence[Download]) -> dict[str, str]:
+    return {one.path.name.partition("-")[0]: str(one.wheel.version) for one in downloads}
+
+
 def _download_others(
     requirements: Sequence[Requirement],
     environment: TargetEnvironment,
+    chosen: Mapping[str, str],
     fetch: Fetcher,
     progress: Progress,
 ) -> list[BundledWheel]:
-    """The wheels that pip would install for requirements that the index does not offer."""
+    """The wheels that pip would install for requirements that the index does not offer.
+
+    Those that the index offers are `chosen` already: the version of each by its name.
+    """
     if not requirements:
         return []
     program = find_installer(environment, "pip")
     progress.step(f"pip: {' '.join(map(str, requirements))}")
     folder = Path(tempfile.mkdtemp(prefix="others-", dir=private_folder()))
     found = []
-    for file in resolve_others(program, requirements, environment, folder):
+    for file in resolve_others(program, requirements, environment, folder, chosen):
         path = folder / urllib.parse.unquote(urllib.parse.urlsplit(file.url).path).split("/")[-1]
         progress.step(f"download {path.name}")
         fetch.file(file.url, path, file.sha256, None)
@@ -198,7 +207,8 @@ def _try(
 ) -> SmokeRecord:
     """Import what was installed and run its smoke tests; the record says how that went."""
     wheels = [one for downloads in planned for one in downloads]
-    names = [one[0].path.name.partition("-")[0] for one in planned]
+    asked = (one[0].path.name.partition("-")[0] for one in planned)
+    names = [name for name in asked if name != PYTEST]
     folder = Path(tempfile.mkdtemp(prefix="try-", dir=private_folder()))
     cwd, facts, report = folder / "run", folder / "facts.json", folder / "junit.xml"
     cwd.mkdir()
@@ -211,7 +221,7 @@ def _try(
     progress.step(f"importing {', '.join(names)}" + (", running tests" if sources else ""))
     env = Environment(environment.program, clean_variables(), cwd)
     command = ["-c", probe_source(), "--of", f"--facts={facts}", *arguments]
-    done = run_python(env, [*command, *(name for name in names if name != PYTEST)], cwd)
+    done = run_python(env, [*command, *names], cwd)
     paths = [one.path for one in wheels]
     junit = report if sources else None
     return record_from_files(paths[0], paths[1:], facts, junit, sources, done.status)
