@@ -70,7 +70,7 @@ def call(torchwheel, here, tmp_path):
 
     found = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "links")}
     made = run(
-        *("demo", "--index", (tmp_path / "index").as_uri(), "--bundle", "carried"),
+        *("demo", "helper", "--index", (tmp_path / "index").as_uri(), "--bundle", "carried"),
         *("--tests", "smoke"),
         **found,
     )

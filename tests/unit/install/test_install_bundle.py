@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,14 @@ HOSTILE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda f: (f / "tests/more").symlink_to("/etc"),
         f"tests/more: expected files of {FILE} alone, found it",
     ),
+    "an extra folder": (
+        lambda f: (f / "tests/more").mkdir(),
+        f"tests/more: expected files of {FILE} alone, found it",
+    ),
+    "a link for a folder": (
+        lambda f: (shutil.move(f / "tests", f.parent), (f / "tests").symlink_to("../tests")),
+        f"tests: expected files of {FILE} alone, found it",
+    ),
     "a link to the file": (linked, f"{WHEEL}: expected a file, found a link, folder or device"),
     "a pipe": (piped, f"{WHEEL}: expected a file, found a link, folder or device"),
     "a path out of it": (name_file("../secret"), f'{IN_IT}"../secret"{AGAIN}'),
@@ -278,6 +287,7 @@ def test_the_machine_that_it_is_for(here: dict[str, Any], taken: bool) -> None:
     torch = {"torch": here["torch"]} if "torch" in here else {}
     others = {name: value for name, value in here.items() if name != "torch"}
     assert MACHINE.takes(machine_of(environment(**torch, **others))) == taken
+    assert not dataclasses.replace(MACHINE, glibc="9" * 5000).takes(MACHINE)
     # Without a GPU the one who made it said nothing of GPUs: each wheel is judged where it goes.
     for_any = dataclasses.replace(MACHINE, gpus=())
     assert for_any.takes(machine_of(dataclasses.replace(ENVIRONMENT, gpus=OTHER_GPU)))
@@ -316,6 +326,11 @@ def test_a_folder_is_written_completely_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_bundle(folder, MACHINE, [], [missing], [], None)
     assert read_bundle(folder, digest)
+    older = wheelmaker.make_wheel(tmp_path, name="helper", version="1.1", claims=None, requires=())
+    newer = tmp_path / "helper-1.2-py3-none-any.whl"
+    both = [BundledWheel(wheel_of_file(one), one) for one in (older, newer)]
+    with pytest.raises(TorchwheelError, match=r"^helper: expected one wheel of it, found helper-1"):
+        write_bundle(folder, MACHINE, [], both, [], None)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 

@@ -252,6 +252,9 @@ def test_what_is_written_is_read_or_refused(sbom: Sbom) -> None:
         ('"scope": "excluded"', '"scope": "required"'),
         ('"aggregate": "incomplete"', '"aggregate": "complete"'),
         ('"version": 1,', '"version": 1, "serialNumber": "x",'),
+        ('"name": "CUDA"', '"name": 5'),
+        ('"components": [', '"components": [5,'),
+        ('"alg": "SHA-256"', '"alg": []'),
         ("\n", " "),
     ],
 )

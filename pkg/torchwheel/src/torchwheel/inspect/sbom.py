@@ -5,6 +5,7 @@ equal builds have equal bytes. A pure wheel was made with nothing: its SBOM name
 Containers import this module: only the standard library and packaging are present there.
 """
 
+import contextlib
 import dataclasses
 import json
 import urllib.parse
@@ -168,90 +169,51 @@ def _material_component(material: Material) -> dict[str, Any]:
     }
 
 
-@dataclasses.dataclass(frozen=True)
-class _Hash:
-    content: str
-
-
-@dataclasses.dataclass(frozen=True)
-class _Property:
-    name: str
-    value: str
-
-
-@dataclasses.dataclass(frozen=True)
-class _Component:
-    type: str
-    name: str
-    version: str = ""
-    hashes: tuple[_Hash, ...] = ()
-    purl: str = ""
-    properties: tuple[_Property, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class _Dependency:
-    ref: str
-    dependsOn: tuple[str, ...] = ()  # noqa: N815 - CycloneDX's name
-
-
-@dataclasses.dataclass(frozen=True)
-class _Tools:
-    components: tuple[_Component, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class _About:
-    tools: _Tools
-    component: _Component
-
-
-@dataclasses.dataclass(frozen=True)
-class _Document:
-    metadata: _About
-    components: tuple[_Component, ...]
-    dependencies: tuple[_Dependency, ...]
-
-
-def parse_sbom(content: str | bytes, where: str) -> Sbom:
+def parse_sbom(content: bytes | str, where: str) -> Sbom:
     """Read an SBOM of torchwheel's, which must be as `dump_sbom` writes it.
 
     Raises:
         MalformedError: one line that names `where`.
     """
-    read = parse_json(content, _Document, where, others=True)
-    materials = {one.ref: one for one in map(_material, read.components) if one}
-    linked = {one.ref: one.dependsOn for one in read.dependencies}
-    libraries = [
-        BuiltLibrary(
-            one.name,
-            _digest(one),
-            tuple(materials[r] for r in linked.get(_file_ref(one.name), ()) if r in materials),
-        )
-        for one in read.components
-        if one.type == "file"
-    ]
-    own, tools = read.metadata.component, read.metadata.tools.components
-    generator = tools[0].version if tools else ""
-    sbom = Sbom(own.name, own.version, tuple(libraries), generator)
+    document = parse_json(content, object, where)
     text = content if isinstance(content, str) else content.decode("utf-8")
-    if dump_sbom(sbom) != text:
-        says = "expected an SBOM as torchwheel writes it, found one with another form"
-        raise MalformedError(where, says, "build the wheel again")
-    return sbom
+    # What is read is written again, so nothing in it can have been read wrongly.
+    with contextlib.suppress(AttributeError, IndexError, KeyError, TypeError, ValueError):
+        if dump_sbom(sbom := _read(document)) == text:
+            return sbom
+    says = "expected an SBOM as torchwheel writes it, found one with another form"
+    raise MalformedError(where, says, "build the wheel again")
 
 
-def _material(component: _Component) -> Material | None:
-    role = next((one.value for one in component.properties if one.name == _ROLE), "")
-    if component.type == "file" or role not in get_args(Role):
-        return None
-    known: Any = role
-    digest = _digest(component)
-    return Material(known, component.name, component.version, digest, component.purl)
+def _read(document: Any) -> Sbom:  # noqa: ANN401 - any JSON; of another form, any error
+    needs = {one["ref"]: one.get("dependsOn", ()) for one in document["dependencies"]}
+    components = document["components"]
+    named = {}
+    for one in components:
+        if one["type"] != "file":
+            role = one["properties"][0]["value"]
+            texts = (_text(one, "version"), _digest(one), _text(one, "purl"))
+            material = Material(role, _text(one, "name"), *texts)
+            named[material.ref] = material
+    libraries = (
+        BuiltLibrary(
+            _text(one, "name"), _digest(one), tuple(named[ref] for ref in needs[one["bom-ref"]])
+        )
+        for one in components
+        if one["type"] == "file"
+    )
+    about = document["metadata"]
+    own, generator = about["component"], about["tools"]["components"][0]
+    name, version = _text(own, "name"), _text(own, "version")
+    return Sbom(name, version, tuple(libraries), _text(generator, "version"))
 
 
-def _digest(component: _Component) -> str:
-    return component.hashes[0].content if component.hashes else ""
+def _text(component: Any, key: str) -> str:  # noqa: ANN401 - any JSON
+    return str(component.get(key, ""))
+
+
+def _digest(component: Any) -> str:  # noqa: ANN401 - any JSON
+    return _text(component["hashes"][0], "content") if "hashes" in component else ""
 
 
 def materials_text(materials: Sequence[Material]) -> str:

@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path, PurePosixPath
 
 from packaging.utils import canonicalize_name
@@ -144,7 +144,8 @@ def write_bundle(
         if tests:
             ignore = shutil.ignore_patterns("__pycache__", ".*")
             shutil.copytree(tests, folder / TESTS, ignore=ignore)
-        paths = {str(path.relative_to(folder)): path for path in _files_in(folder)}
+        written = (path for path in folder.rglob("*") if path.is_file())
+        paths = {str(path.relative_to(folder)): path for path in written}
         files = {
             name: BundleFile(path.stat().st_size, sha256(path))
             for name, path in sorted(paths.items())
@@ -162,8 +163,12 @@ def _project(one: BundledWheel) -> str:
 
 def _write_wheel(folder: Path, one: BundledWheel) -> None:
     """Write a wheel and the page of its project, as an index has them."""
-    folder.mkdir(parents=True)
     wheel = one.wheel
+    if folder.exists():
+        (other,) = folder.glob("*.whl")
+        says = f"expected one wheel of it, found {other.name} and {wheel.file}; name its version"
+        raise UsageError(f"{folder.name}: {says}")
+    folder.mkdir(parents=True)
     shutil.copyfile(one.path, folder / wheel.file)
     entry: dict[str, object] = {
         "filename": wheel.file,
@@ -179,13 +184,6 @@ def _write_wheel(folder: Path, one: BundledWheel) -> None:
             entry["provenance"] = urllib.parse.quote(name)
     page = {"meta": {"api-version": "1.4"}, "name": folder.name, "files": [entry]}
     write_text(folder / _PAGE, json.dumps(page, indent=1) + "\n")
-
-
-def _files_in(folder: Path) -> Iterator[Path]:
-    """All that is in a folder but folders; links to folders are not followed."""
-    for root, folders, names in os.walk(folder):
-        links = [name for name in folders if Path(root, name).is_symlink()]
-        yield from (Path(root, name) for name in (*links, *names))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,14 +224,26 @@ def read_bundle(folder: Path, digest: str | None = None) -> Bundle:
         if not _is_inside(name):
             says = f"files: expected a path in it, found {quote(name)}"
             raise MalformedError(str(path), says, _AGAIN)
-    for one in _files_in(root):
-        name = str(one.relative_to(root))
-        if name not in manifest.files and one != path:
-            where = escape(str(one))
-            raise TorchwheelError(f"{where}: expected files of {FILE} alone, found it; {_AGAIN}")
+    _check_names(root, {FILE, *manifest.files})
     for name, expected in manifest.files.items():
         _check_file(root / name, expected)
     return Bundle(root, manifest)
+
+
+def _check_names(root: Path, files: Set[str]) -> None:
+    """Raise at the first file, link or folder that is none of `files` or has none of them."""
+    folders = {str(parent) for name in files for parent in PurePosixPath(name).parents}
+    left = [root]
+    while left:
+        with os.scandir(left.pop()) as entries:
+            for entry in entries:
+                name = os.path.relpath(entry.path, root)
+                if name in folders and entry.is_dir(follow_symlinks=False):
+                    left.append(Path(entry.path))
+                elif name not in files:
+                    where = escape(entry.path)
+                    says = f"expected files of {FILE} alone, found it"
+                    raise TorchwheelError(f"{where}: {says}; {_AGAIN}")
 
 
 def _is_inside(name: str) -> bool:

@@ -41,7 +41,7 @@ from torchwheel_runtime.console import Progress, Terminal
 from torchwheel_runtime.errors import TorchwheelError, UsageError
 from torchwheel_runtime.fetch import Answer, Fetcher, link
 from torchwheel_runtime.files import private_folder
-from torchwheel_runtime.text import escape
+from torchwheel_runtime.text import escape, shorten_line
 
 PYTEST = "pytest"
 
@@ -92,12 +92,13 @@ def make_bundle(options: argparse.Namespace) -> int:
             target = with_downloads(target, made.downloads)
         if changes_nothing(options):
             return 0
-        if options.tests and PYTEST not in environment.versions:
+        if options.tests and PYTEST not in target.versions:
             others[PYTEST] = Requirement(PYTEST)
             projects.append(PYTEST)
+        once = {one.path.name: one for one in downloads}
         own = [
             BundledWheel(one.wheel, one.path, one.metadata.claims, fetch.evidence_of(one.wheel))
-            for one in downloads
+            for one in once.values()
         ]
         chosen = _versions(downloads)
         more = _download_others(tuple(others.values()), environment, chosen, fetch, live)
@@ -168,8 +169,9 @@ def install_bundle(options: argparse.Namespace) -> int:
     manifest, here = bundle.manifest, machine_of(environment)
     if not manifest.machine.takes(here):
         expected, found = manifest.machine.text("any GPU"), here.text("no GPU")
-        says = f"expected the machine that it is for ({expected}), found another ({found})"
-        raise TorchwheelError(f"{options.source}: {escape(says)}; make a bundle for this one")
+        says = f"expected the machine that it is for ({shorten_line(expected)}), found another"
+        says = f"{options.source}: {says} ({found}); make a bundle for this one"
+        raise TorchwheelError(escape(says))
     fetch, target, planned = BundleFetch(bundle), environment, []
     # Of the others nobody has asked for a signature: the hash of the manifest stands for it.
     trust = trust_of(options, manifest.others if options.sha256 else ())
