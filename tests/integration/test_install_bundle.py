@@ -24,7 +24,7 @@ NO_NETWORK = {
     "PIP_CONFIG_FILE": os.devnull,
 }
 TESTS = """
-import demo, helper, other
+import demo, addon, other
 
 def test_demo():
     assert demo.answer == 42
@@ -44,23 +44,23 @@ def here(base, tmp_path) -> Path:
 
 @pytest.fixture
 def call(torchwheel, here, tmp_path):
-    """An index with demo, which requires a helper; what pip finds has what that one requires."""
+    """An index with demo, which requires a addon; what pip finds has what that one requires."""
     claims = Claims("pure", "pure", "2.6")
     demo = wheelmaker.make_wheel(
-        tmp_path / "dist", claims=claims, requires=("torch>=2.6", "helper>=1", "other>=2")
+        tmp_path / "dist", claims=claims, requires=("torch>=2.6", "addon>=1", "other>=2")
     )
-    helper = wheelmaker.make_wheel(
-        tmp_path / "dist", name="helper", version="1.2", claims=None, requires=()
+    addon = wheelmaker.make_wheel(
+        tmp_path / "dist", name="addon", version="1.2", claims=None, requires=()
     )
     build_index(
-        [IndexedWheel(demo, ("simple",)), IndexedWheel(helper, ("simple",))], tmp_path / "index"
+        [IndexedWheel(demo, ("simple",)), IndexedWheel(addon, ("simple",))], tmp_path / "index"
     )
-    # Both have the helper: it is taken once, from the index.
+    # Both have the addon: it is taken once, from the index.
     make = functools.partial(wheelmaker.make_wheel, tmp_path / "links", claims=None)
-    make(name="other", version="2.5", requires=("last", "helper"))
+    make(name="other", version="2.5", requires=("last", "addon"))
     make(name="last", version="2.5", requires=("torch>=2",))
-    make(name="helper", version="1.2", requires=())
-    make(name="helper", version="1.3", requires=())
+    make(name="addon", version="1.2", requires=())
+    make(name="addon", version="1.3", requires=())
     (tmp_path / "smoke").mkdir()
     (tmp_path / "smoke" / "test_demo.py").write_text(TESTS)
 
@@ -70,7 +70,7 @@ def call(torchwheel, here, tmp_path):
 
     found = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "links")}
     made = run(
-        *("demo", "helper", "--index", (tmp_path / "index").as_uri(), "--bundle", "carried"),
+        *("demo", "addon", "--index", (tmp_path / "index").as_uri(), "--bundle", "carried"),
         *("--tests", "smoke"),
         **found,
     )
@@ -88,7 +88,7 @@ def versions(python: Path) -> dict[str, str]:
     )
     done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
-    return {name: found[name] for name in ("demo", "helper", "other", "last") if name in found}
+    return {name: found[name] for name in ("demo", "addon", "other", "last") if name in found}
 
 
 def test_what_one_machine_carries_another_installs_and_tries(call, here, tmp_path):
@@ -104,7 +104,7 @@ def test_what_one_machine_carries_another_installs_and_tries(call, here, tmp_pat
     assert versions(here) == {}
     done = run("--from", "carried", "--sha256", digest, **NO_NETWORK)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert versions(here) == {"demo": "1.0.0", "helper": "1.2", "other": "2.5", "last": "2.5"}
+    assert versions(here) == {"demo": "1.0.0", "addon": "1.2", "other": "2.5", "last": "2.5"}
     assert "demo-1.0.0-py3-none-any.whl: passed, not run on a GPU" in done.stdout
     assert "1 passed" in done.stdout
 

@@ -114,7 +114,7 @@ KINDS = (
     "hipify",
 )
 MACHINE = BundleMachine("CPython 3.12 cp312", "linux_x86_64", "2.36", "torch 2.13.0", ("9.0",))
-OFFLINE = BundleManifest(MACHINE, ("demo==1.0",), ("helper",), {"x": BundleFile(0, "ab")})
+OFFLINE = BundleManifest(MACHINE, ("demo==1.0",), ("addon",), {"x": BundleFile(0, "ab")})
 BUNDLE = json.dumps({"schema": 1, **dataclasses.asdict(OFFLINE)})
 SBOM = sbom_text("demo", "1", {"demo/_C.so": b"\x7fELF"}, stable())
 TORCH = json.dumps(

@@ -45,14 +45,14 @@ JOB = signing.Job(
 Sign = Callable[[Path], bytes | None]
 
 
-def carry(folder: Path, *, sign: Sign = lambda _: None, helper: bool = True) -> tuple[Path, str]:
-    """A bundle of demo, and of the helper that it requires; and the hash of its manifest."""
+def carry(folder: Path, *, sign: Sign = lambda _: None, addon: bool = True) -> tuple[Path, str]:
+    """A bundle of demo, and of the addon that it requires; and the hash of its manifest."""
     made = {"version": "1.0+cu130", "tag": TAG, "claims": STABLE}
-    demo = wheelmaker.make_wheel(folder, requires=["torch>=2.11", "helper>=1"], **made)  # type: ignore[arg-type]
+    demo = wheelmaker.make_wheel(folder, requires=["torch>=2.11", "addon>=1"], **made)  # type: ignore[arg-type]
     own = wheel_of_file(demo)
     signed = BundledWheel(own, demo, read_metadata(demo, own).claims, sign(demo))
-    other = wheelmaker.make_wheel(folder, name="helper", version="1.2", claims=None, requires=())
-    more = [BundledWheel(wheel_of_file(other), other)] if helper else []
+    other = wheelmaker.make_wheel(folder, name="addon", version="1.2", claims=None, requires=())
+    more = [BundledWheel(wheel_of_file(other), other)] if addon else []
     tests = folder / "smoke"
     tests.mkdir(exist_ok=True)
     (tests / "test_demo.py").write_text("def test_demo():\n    pass\n")
@@ -79,27 +79,27 @@ def test_it_brings_what_was_put_into_it(tmp_path: Path) -> None:
     folder, digest = carry(tmp_path)
     bundle = read_bundle(folder, digest)
     assert [*bundle.manifest.files] == [
+        "index/addon/addon-1.2-py3-none-any.whl",
+        "index/addon/index.json",
         f"index/demo/demo-1.0+cu130-{TAG}.whl",
         "index/demo/index.json",
-        "index/helper/helper-1.2-py3-none-any.whl",
-        "index/helper/index.json",
         "tests/test_demo.py",
     ]
-    assert bundle.manifest.others == ("helper",)
+    assert bundle.manifest.others == ("addon",)
     made = planned(bundle)
     assert [one.path.name for one in made.downloads] == [
         f"demo-1.0+cu130-{TAG}.whl",
-        "helper-1.2-py3-none-any.whl",
+        "addon-1.2-py3-none-any.whl",
     ]
     assert made.others == ()
     assert made.downloads[0].wheel.described
-    installed = with_downloads(environment(installed={"Helper": "0.1"}), made.downloads).installed
-    assert installed == {"demo": "1.0+cu130", "helper": "1.2"}
+    installed = with_downloads(environment(installed={"Addon": "0.1"}), made.downloads).installed
+    assert installed == {"demo": "1.0+cu130", "addon": "1.2"}
     BundleFetch(bundle).copy_tests(tmp_path / "copied")
     assert (tmp_path / "copied" / "test_demo.py").read_text().startswith("def test_demo")
     # A requirement that is in neither is seen before anything is installed.
-    folder, _ = carry(tmp_path, helper=False)
-    assert [str(one) for one in planned(read_bundle(folder)).others] == ["helper>=1"]
+    folder, _ = carry(tmp_path, addon=False)
+    assert [str(one) for one in planned(read_bundle(folder)).others] == ["addon>=1"]
 
 
 def manifest(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
@@ -301,11 +301,11 @@ def test_signatures_come_with_it(tmp_path: Path, root: Any) -> None:
 
     folder, _ = carry(tmp_path, sign=sign)
     bundle = read_bundle(folder)
-    trust = Trust("owner/demo", str(root.trusted_root), unsigned=frozenset({"helper"}))
+    trust = Trust("owner/demo", str(root.trusted_root), unsigned=frozenset({"addon"}))
     signatures = [one.signature.ok for one in planned(bundle, trust).downloads]
     assert signatures == [True, False]
-    # Nobody has signed the helper: only the hash of the manifest can stand for it.
-    with pytest.raises(TorchwheelError, match=r"^helper-1.2.*: expected an attestation by owner"):
+    # Nobody has signed the addon: only the hash of the manifest can stand for it.
+    with pytest.raises(TorchwheelError, match=r"^addon-1.2.*: expected an attestation by owner"):
         planned(bundle, dataclasses.replace(trust, unsigned=frozenset()))
     with pytest.raises(TorchwheelError, match=r"^demo-1.0.*expected "):
         planned(bundle, dataclasses.replace(trust, repository="other/demo"))
@@ -326,10 +326,10 @@ def test_a_folder_is_written_completely_or_not_at_all(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write_bundle(folder, MACHINE, [], [missing], [], None)
     assert read_bundle(folder, digest)
-    older = wheelmaker.make_wheel(tmp_path, name="helper", version="1.1", claims=None, requires=())
-    newer = tmp_path / "helper-1.2-py3-none-any.whl"
+    older = wheelmaker.make_wheel(tmp_path, name="addon", version="1.1", claims=None, requires=())
+    newer = tmp_path / "addon-1.2-py3-none-any.whl"
     both = [BundledWheel(wheel_of_file(one), one) for one in (older, newer)]
-    with pytest.raises(TorchwheelError, match=r"^helper: expected one wheel of it, found helper-1"):
+    with pytest.raises(TorchwheelError, match=r"^addon: expected one wheel of it, found addon-1"):
         write_bundle(folder, MACHINE, [], both, [], None)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
