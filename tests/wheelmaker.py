@@ -1,13 +1,19 @@
 """Makes small real wheels, right or bent in one place, for the tests of every part."""
 
 import base64
+import functools
 import hashlib
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
+
+from torchwheel.inspect.sbom import FILE as SBOM
+from torchwheel.inspect.sbom import Material, dump_sbom, pypi_material
+from torchwheel.pipeline.repair import sbom_of_members
 from torchwheel_runtime import claims as claims_file
-from torchwheel_runtime.arch.model import parse
+from torchwheel_runtime.arch.model import BRANDS, parse
 from torchwheel_runtime.arch.releases import ToolkitRelease
 from torchwheel_runtime.claims import Claims, Part
 from torchwheel_runtime.variant_format import FILE, file_text, labelled_name, properties_of
@@ -68,6 +74,25 @@ def metadata(name: str, version: str, requires: Sequence[str]) -> bytes:
     return ("\n".join([*lines, "Requires-Python: >=3.10", ""])).encode()
 
 
+def materials(claims: Claims, file: str = "") -> tuple[Material, ...]:
+    """What a library of a wheel with these claims may have been made with."""
+    part = claims.part_of(file)
+    needs = part.needs if part else claims.needs
+    made = [Material("compiler", "gcc", "12.2.0", purl="pkg:generic/gcc@12.2.0")]
+    if needs.backend:
+        made.append(Material("toolkit", BRANDS[needs.backend], needs.toolkit_version or ""))
+    if needs.torch_range:
+        release = part.torch_release if part else claims.torch_release
+        made.append(pypi_material("headers", "torch", f"{release}.0", "ab" * 32))
+    return tuple(made)
+
+
+def sbom_text(name: str, version: str, members: Mapping[str, bytes], claims: Claims) -> str:
+    """The SBOM that fits a wheel."""
+    of = functools.partial(materials, claims)
+    return dump_sbom(sbom_of_members(canonicalize_name(name), version, members, of))
+
+
 def wheel_around(folder: Path, library: bytes, claims: Claims, platform: str) -> Path:
     """A wheel for every Python that holds `library` and claims what `claims` say."""
     return make_wheel(
@@ -106,6 +131,10 @@ def make_wheel(
     if claims is not None and label:
         members[f"{info}/{FILE}"] = file_text({label: properties_of(claims)}).encode()
     bend(members)
+    if claims is not None:
+        own = next((m for m in members if m.endswith(".dist-info/METADATA")), f"{info}/")
+        text = sbom_text(name, version, members, claims)
+        members.setdefault(f"{own.split('/')[0]}/{SBOM}", text.encode())
     record = "".join(record_line(*item) for item in members.items()) + f"{info}/RECORD,,\n"
     members[f"{info}/RECORD"] = bend_record(record).encode()
     folder.mkdir(parents=True, exist_ok=True)

@@ -14,6 +14,8 @@ import pytest
 from jsonmutator import mutated
 from torchwheel import interpreters
 from torchwheel.compilers.compiler_cache import CacheUse
+from torchwheel.inspect.sbom import parse_sbom
+from torchwheel.install.bundle import BundleFile, BundleMachine, BundleManifest, read_bundle
 from torchwheel.pipeline import bundled, inside
 from torchwheel.smoke import testing
 from torchwheel.smoke.trial_environment import Environment
@@ -21,6 +23,7 @@ from torchwheel_runtime.builder import sources
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.process import ProcessResult
 from torchwheel_runtime.toolkit import index
+from wheelmaker import sbom_text, stable
 
 WHEEL = "demo-1.0.0-py3-none-any.whl"
 
@@ -36,6 +39,11 @@ class Reader:
 def read_bundled(folder: Path, content: bytes) -> None:
     (folder / "state").write_bytes(content)
     bundled._is_current(folder / "state", "key", folder)
+
+
+def read_offline(folder: Path, content: bytes) -> None:
+    (folder / "bundle.json").write_bytes(content)
+    read_bundle(folder)
 
 
 def read_usage(folder: Path, content: bytes) -> None:
@@ -77,6 +85,8 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
         "bundled": Reader(json.dumps(state), read_bundled),
         "usage": Reader(json.dumps(dataclasses.asdict(usage)), read_usage),
         "cache use": Reader(json.dumps(dataclasses.asdict(CacheUse(1, 2))), read_cache_use),
+        "bundle": Reader(BUNDLE, read_offline),
+        "SBOM": Reader(SBOM, lambda _, content: parse_sbom(content, "x")),
         "torch": Reader(TORCH, said_by_a_child(lambda cwd: testing.import_torch(env, cwd))),
         "interpreter": Reader(
             json.dumps(interpreter, default=str),
@@ -92,7 +102,21 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Reader
     }
 
 
-KINDS = ("bundled", "usage", "cache use", "torch", "interpreter", "pip's report", "hipify")
+KINDS = (
+    "bundled",
+    "usage",
+    "cache use",
+    "SBOM",
+    "bundle",
+    "torch",
+    "interpreter",
+    "pip's report",
+    "hipify",
+)
+MACHINE = BundleMachine("CPython 3.12 cp312", "linux_x86_64", "2.36", "torch 2.13.0", ("9.0",))
+OFFLINE = BundleManifest(MACHINE, ("demo==1.0",), ("addon",), {"x": BundleFile(0, "ab")})
+BUNDLE = json.dumps({"schema": 1, **dataclasses.asdict(OFFLINE)})
+SBOM = sbom_text("demo", "1", {"demo/_C.so": b"\x7fELF"}, stable())
 TORCH = json.dumps(
     {
         "version": "2.11.0",

@@ -10,14 +10,16 @@ from packaging.tags import parse_tag
 from packaging.version import Version
 
 from torchwheel.check.audit import Audit
+from torchwheel.check.content import hex_digest
 from torchwheel.check.facts import Allowed, Fact, Limits, WheelFacts
 from torchwheel.check.gates import judge
 from torchwheel.findings import CheckResult
+from torchwheel.inspect.sbom import BuiltLibrary, Sbom
 from torchwheel.inspect.wheel import WheelName, read_wheel
 from torchwheel_runtime.arch.model import parse
 from torchwheel_runtime.claims import Claims, Part
 from torchwheel_runtime.inspect.elf import GpuCode, Library, UndefinedSymbol
-from wheelmaker import make_wheel, stable
+from wheelmaker import make_wheel, materials, stable
 
 LIMITS = Limits(max_size_mib=1)
 KERNELS = ("_Z1kPf", "_Z2k2Pf")
@@ -27,7 +29,20 @@ Change = Callable[[WheelFacts], WheelFacts]
 
 
 def results(facts: WheelFacts, limits: Limits = LIMITS) -> dict[str, CheckResult]:
-    return {result.name: result for result in judge(facts, limits)}
+    return {result.name: result for result in judge(with_sbom(facts), limits)}
+
+
+def with_sbom(facts: WheelFacts) -> WheelFacts:
+    """The facts with an SBOM that fits them, however they were bent."""
+    one, libraries = facts.wheel.value, facts.libraries.value
+    if one is None or libraries is None or one.claims is None:
+        return facts
+    built = (
+        BuiltLibrary(own.name, hex_digest(one, own.name), materials(one.claims, own.name))
+        for own in sorted(libraries, key=lambda own: own.name)
+    )
+    sbom = Sbom(one.name, str(one.version), tuple(built), "0")
+    return dataclasses.replace(facts, wheel=Fact(dataclasses.replace(one, sbom=sbom)))
 
 
 def failed(facts: WheelFacts, limits: Limits = LIMITS) -> dict[str, str]:

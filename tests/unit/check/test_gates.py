@@ -33,6 +33,7 @@ from gate_facts import (
     symbol,
     tags,
     wheel,
+    with_sbom,
 )
 from packaging.tags import parse_tag
 
@@ -245,7 +246,7 @@ def test_a_violation_fails_just_its_gate(
     ],
 )
 def test_a_right_wheel_passes_every_gate(tmp_path: Path, kind: str, rows: tuple[str, ...]) -> None:
-    found = judge(RIGHT[kind](tmp_path), LIMITS)
+    found = judge(with_sbom(RIGHT[kind](tmp_path)), LIMITS)
     assert all_passed(found)
     assert {*rows} <= {*gates_text(found).splitlines()}
     assert not all_passed(found[:-1])

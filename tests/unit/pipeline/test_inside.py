@@ -62,6 +62,7 @@ def test_the_steps_import_only_packages_that_a_container_has(module, allowed):
 def test_a_wheel_that_needs_a_newer_c_library_ends_before_it_is_tried(tmp_path, monkeypatch):
     """The repair of a container asks what the gate asks: tests that take minutes come later."""
     (tmp_path / inside.CLAIMS).write_text(claims_file.dumps(stable()))
+    (tmp_path / inside.MATERIALS).write_text('{"locked": [], "cxx": "g++"}')
     finished = tmp_path / "demo-1.0-py3-none-manylinux_2_31_x86_64.whl"
     audit = Audit("manylinux_2_31_x86_64", (), ("GLIBC_2.29 by log2, pow",))
     monkeypatch.setattr(repair, "finish_wheel", lambda *_: finished)

@@ -35,6 +35,7 @@ from torchwheel.pipeline.schedule import chains_of
 from torchwheel_runtime.claims import LibraryFlags
 from torchwheel_runtime.console import Terminal
 from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
 from wheelmaker import make_wheel
 
 MATRIX = load(Path("matrix.yaml"))
@@ -136,7 +137,8 @@ class Compiler:
         if self.failing:
             time.sleep(1)  # else it could end, and the next begin, before the other has failed
         name = f"demo/_lib/{part.part}/{part.library}.so"
-        return BuiltWheel(make_wheel(out, files={name: part.id.encode()}, claims=None))
+        files = {name: ELF_MAGIC + part.id.encode()}
+        return BuiltWheel(make_wheel(out, files=files, claims=claims_of(part)))
 
 
 def parts_run(folder: Path, parts_at_once: int) -> tuple[Run, Listener, Variant]:

@@ -33,7 +33,7 @@ def test_a_complete_release(artifacts, out):
     assert max(map(len, text.splitlines())) <= 80
     assert text.splitlines()[2:] == [
         "cu130-stable     2 KiB   9 ok  NVIDIA H200",
-        "pure             1 KiB   9 ok  not run on a GPU",
+        "pure             2 KiB   9 ok  not run on a GPU",
         "unsigned: no signature was asked for (--commit)",
     ]
     assets = {

@@ -112,7 +112,7 @@ def test_a_wheel_and_its_records_forged_together(signed, root, out):
     """They agree with each other, so the rules take them: without signatures they are published."""
     forge(signed)
     own = release_artifacts.run(signed, out.with_name("unsigned"))
-    assert "cu130-stable     2 KiB   9 ok  NVIDIA H200" in own
+    assert "cu130-stable     3 KiB   9 ok  NVIDIA H200" in own
     lines = refused(signed, root, out)
     assert [line.partition(":")[0] for line in lines] == [
         f"wheel-cu130-stable/{CUDA}",

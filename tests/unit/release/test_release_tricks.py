@@ -216,7 +216,7 @@ def rebuilt(artifacts, tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("green_gates")
 def test_a_wheel_has_the_files_that_its_sources_give_and_libraries(artifacts, rebuilt):
-    libraries = dict.fromkeys(("demo/_lib/x.so", "demo.libs/liby-1.so.2"), b"library")
+    libraries = dict.fromkeys(("demo/_lib/x.so", "demo.libs/liby-1.so.2"), b"\x7fELF")
     parts = {"demo-1.0.0.dist-info/sboms/auditwheel.cdx.json": b"{}"}
     rebuilt(NATIVE, bend=lambda members: members.update({**libraries, **parts}))
     run(artifacts)

@@ -1,6 +1,7 @@
-"""Gate `content`: the project's own packages, its dist-info and its libraries, and nothing else."""
+"""Gate `content`: the project's packages, its dist-info, its libraries and their SBOM, no more."""
 
-from collections.abc import Callable
+from base64 import urlsafe_b64decode
+from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
 
 from packaging.utils import canonicalize_name
@@ -13,13 +14,20 @@ from torchwheel.inspect.installed import (
     owner_of,
     runs_at_start,
 )
+from torchwheel.inspect.sbom import FILE, BuiltLibrary, is_grafted
 from torchwheel.inspect.wheel import Wheel, is_library
+from torchwheel_runtime.arch.model import BRANDS
+from torchwheel_runtime.claims import Claims
 from torchwheel_runtime.text import join_names, quote
+from torchwheel_runtime.toolkit.lock import ONE_RELEASE
+from torchwheel_runtime.validate.torch_rules import range_contains
+from torchwheel_runtime.versions import minor_version
 
 _METADATA = (
     *("METADATA", "WHEEL", "RECORD", "torchwheel.json", "variant.json"),
     *("entry_points.txt", "top_level.txt"),
 )
+_TORCH = "torch"
 _OF_ANOTHER = "is read as the metadata of another package"
 _LICENSES = ("LICENSE", "LICENCE", "COPYING", "NOTICE", "AUTHORS")
 """Beginnings of the names that setuptools takes for licenses; before version 77 beside METADATA."""
@@ -32,10 +40,59 @@ def content(facts: WheelFacts, limits: Limits) -> str:
     for library in libraries:
         if not is_library(library.name):
             raise GateError(f"{library.name}: is machine code, and its name is no library's")
+    if wheel.claims:
+        require_sbom(wheel, wheel.claims, [library.name for library in libraries])
     tops = {member.split("/")[0] for member in wheel.members}
     own = join_names(sorted(top for top in tops if not top.endswith(".dist-info")))
     known = "" if limits.project else ", not held against a pyproject.toml"
     return f"{own}, {len(libraries)} libraries{known}"
+
+
+def require_sbom(wheel: Wheel, claims: Claims, libraries: Iterable[str]) -> None:
+    """Raise a GateError unless the SBOM names these libraries, made as the claims say."""
+    sbom = wheel.sbom
+    if sbom is None:
+        raise GateError(f"no {FILE} in the wheel's dist-info; build it again")
+    if (sbom.name, sbom.version) != (wheel.name, str(wheel.version)):
+        says = f"expected {wheel.name} {wheel.version}"
+        raise GateError(f"{FILE}: {says}, found {quote(sbom.name)} {quote(sbom.version)}")
+    found = {one.file: one.sha256 for one in sbom.libraries}
+    expected = {name: hex_digest(wheel, name) for name in libraries}
+    for name in sorted({*found, *expected}):
+        if found.get(name) != expected.get(name):
+            hashes = [one.get(name, "no such library") for one in (expected, found)]
+            raise GateError(f"{FILE}: {name}: expected {hashes[0]}, found {quote(hashes[1])}")
+    for library in sbom.libraries:
+        if not is_grafted(library.file) and (fault := _fault_of_materials(library, claims)):
+            raise GateError(f"{FILE}: {library.file}: {fault}")
+
+
+def hex_digest(wheel: Wheel, member: str) -> str:
+    """The sha256 of a file by RECORD; empty if it is not there."""
+    entry = wheel.record.get(member)
+    return urlsafe_b64decode(entry.digest.removeprefix("sha256=") + "=").hex() if entry else ""
+
+
+def _fault_of_materials(library: BuiltLibrary, claims: Claims) -> str | None:
+    """What a library was made with that is not what its claims say; None if it agrees."""
+    part = claims.part_of(library.file)
+    needs, made = part.needs if part else claims.needs, library.materials
+    if not any(one.role == "compiler" for one in made):
+        return "expected its compiler, found none"
+    if needs.backend:
+        expected = [f"{BRANDS[needs.backend]} {needs.toolkit_version}"]
+        if (found := [str(one) for one in made if one.role == "toolkit"]) != expected:
+            return f"expected {expected[0]}, found {join_names(map(quote, found)) or 'no toolkit'}"
+        for one in made:
+            if one.name in ONE_RELEASE and minor_version(one.version) != needs.toolkit_version:
+                return f"expected a part of {expected[0]}, found {quote(str(one))}"
+    torch = [one.version for one in made if one.name == _TORCH]
+    if needs.torch_range and not torch and not (part and part.kind == "entry_points"):
+        return f"expected the headers of torch{needs.torch_range}, found none"
+    for version in torch:
+        if needs.torch_range and not range_contains(needs.torch_range, version):
+            return f"expected headers of torch{needs.torch_range}, found {quote(version)}"
+    return None
 
 
 def require_content(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 from torchwheel.check.label import properties_text
@@ -10,6 +11,7 @@ from torchwheel.data import read
 from torchwheel.findings import finding_json
 from torchwheel.inspect.installed import PROGRAMS
 from torchwheel.inspect.library_facts import GpuRuntime, GpuTarget, LibraryFacts
+from torchwheel.inspect.sbom import FOLDER, materials_text
 from torchwheel_runtime.arch.model import BRANDS
 from torchwheel_runtime.text import escape, hanging_lines, join_names, shorten_line, size_text
 from torchwheel_runtime.validate.findings import Finding
@@ -35,6 +37,7 @@ def _lines(case: NamedCase, findings: Sequence[Finding]) -> Iterator[str]:
     yield from _row("claims", join_names(filter(None, (tags, *_claim_texts(case)))))
     for label, properties in (facts.labels or {}).items():
         yield from _row("label", f"{label}: {properties_text(properties)}")
+    yield from _row("SBOM", "; ".join(_sbom_texts(case)))
     for name, says, places in (
         ("installs", "", facts.names),
         ("at start", "runs whenever Python starts: ", facts.at_start),
@@ -65,6 +68,17 @@ def _sizes(case: NamedCase) -> str:
         size = size_text(sum(library.size for library in facts.grafted))
         text += f", of which {len(facts.grafted)} in .libs ({size})"
     return text
+
+
+def _sbom_texts(case: NamedCase) -> Iterator[str]:
+    """The files with SBOMs, and what torchwheel's own says that the libraries were made with."""
+    facts = case.facts
+    paths = map(PurePosixPath, facts.members)
+    names = [path.name for path in paths if path.match(f"*.dist-info/{FOLDER}/*")]
+    if names:
+        yield join_names(names)
+    if facts.sbom:
+        yield materials_text(facts.sbom.materials) or "made with nothing but its own sources"
 
 
 def _count(number: int, one: str, several: str = "") -> str:

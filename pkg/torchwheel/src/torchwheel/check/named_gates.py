@@ -49,8 +49,9 @@ def record(case: NamedCase) -> Iterator[Row]:
 def content(case: NamedCase) -> Iterator[Row]:
     """No file runs whenever Python starts, and none takes the name of a module of Python."""
     facts = case.facts
-    if fault := facts.faults.get("entry_points"):
-        yield _error(fault)
+    for name in ("entry_points", "sbom"):
+        if name in facts.faults:
+            yield _error(facts.faults[name])
     if facts.kind != "wheel":
         return
     for place in facts.at_start:

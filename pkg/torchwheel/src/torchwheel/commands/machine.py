@@ -60,8 +60,9 @@ def doctor(options: argparse.Namespace) -> int:
     "Install the wheel of an index that fits this machine and its torch, which stays as it is.",
     option(
         "name",
-        nargs="+",
-        help='the project, e.g. "demo" or "demo==1.0.0", or the file of a wheel',
+        nargs="*",
+        help='the project, e.g. "demo" or "demo==1.0.0", or the file of a wheel; several with '
+        "--bundle, none with --from",
     ),
     option(
         "--index",
@@ -81,6 +82,24 @@ def doctor(options: argparse.Namespace) -> int:
         help="what installs (default: the environment's pip, else uv)",
     ),
     option("--no-deps", action="store_true", help="leave the wheel's other requirements alone"),
+    one_of(
+        option(
+            "--bundle",
+            type=Path,
+            metavar="FOLDER",
+            help="install nothing: write all that it would bring into a folder, for a machine that "
+            "is as this one and has no network",
+        ),
+        option(
+            "--from",
+            dest="source",
+            type=Path,
+            metavar="FOLDER",
+            help="verify such a folder, install what it has, and run its smoke tests",
+        ),
+    ),
+    option("--tests", type=Path, metavar="FOLDER", help="smoke tests that go into the bundle"),
+    option("--sha256", help="the hash that the manifest of the bundle must have"),
     option(
         "--repository",
         help="who must have signed the wheel: OWNER/NAME, or an address (default: an attestation "
@@ -93,11 +112,21 @@ def doctor(options: argparse.Namespace) -> int:
         "install fusedops --index https://host/index",
         "install fusedops==1.0.0 --index https://host/index --why",
         "install dist/demo-1.0.0-py3-none-any.whl",
+        "install fusedops --index https://host/index --bundle carried --tests tests/smoke",
+        "install --from carried",
     ),
     page="install.md",
 )
 def install(options: argparse.Namespace) -> int:
-    """Choose a wheel and install it."""
+    """Choose a wheel and install it, here or by a bundle."""
+    if options.sha256 and not options.source:
+        raise UsageError("--sha256 goes with --from FOLDER")
+    if options.tests and not options.bundle and not options.source:
+        raise UsageError("--tests goes with --bundle FOLDER")
+    if options.bundle or options.source:
+        from torchwheel.install.offline import install_bundle, make_bundle
+
+        return make_bundle(options) if options.bundle else install_bundle(options)
     from torchwheel.install.installer import run_install
 
     return run_install(options)

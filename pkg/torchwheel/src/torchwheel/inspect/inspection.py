@@ -16,6 +16,8 @@ from typing import Literal
 from torchwheel.inspect.archive import Archive, open_archive
 from torchwheel.inspect.installed import is_outside, runs_at_start
 from torchwheel.inspect.library_facts import LibraryFacts, ReadBudget, read_facts_of_library
+from torchwheel.inspect.sbom import FILE as SBOM_FILE
+from torchwheel.inspect.sbom import Sbom, is_grafted
 from torchwheel.inspect.wheel import (
     Faults,
     PackageMetadata,
@@ -24,6 +26,7 @@ from torchwheel.inspect.wheel import (
     read_entry_points,
     read_label_file,
     read_package_metadata,
+    read_sbom,
 )
 from torchwheel.inspect.zip_records import Member
 from torchwheel_runtime.doctor import dist_info
@@ -75,12 +78,8 @@ class Inspection(PackageMetadata):
 
     @property
     def grafted(self) -> tuple[LibraryFacts, ...]:
-        """Libraries in a folder NAME.libs, where auditwheel puts copies of others' libraries."""
-        return tuple(
-            library
-            for library in self.libraries
-            if any(part.endswith(".libs") for part in library.name.split("/")[:-1])
-        )
+        """Copies of others' libraries, which auditwheel made."""
+        return tuple(library for library in self.libraries if is_grafted(library.name))
 
 
 def _place(member: str) -> str:
@@ -164,6 +163,10 @@ def inspect_package(name: str) -> Inspection:
     if label_file := dist_info.read_text(folder, LABEL_FILE):
         with faults.of("labels"):
             labels = read_label_file(label_file, LABEL_FILE)
+    sbom: Sbom | None = None
+    if sbom_file := dist_info.read_text(folder, SBOM_FILE):
+        with faults.of("sbom"):
+            sbom = read_sbom(sbom_file, SBOM_FILE)
     return Inspection(
         title=f"{info.name} {info.version}",
         kind="package",
@@ -173,6 +176,7 @@ def inspect_package(name: str) -> Inspection:
         libraries=tuple(libraries),
         entry_points=read_entry_points(text, faults),
         labels=labels,
+        sbom=sbom,
         faults=faults,
         **parse_fields(raw, dist_info.read_text(folder, "WHEEL"), faults),
     )

@@ -17,6 +17,8 @@ from packaging.version import Version
 
 from torchwheel.inspect.archive import Archive, open_archive
 from torchwheel.inspect.installed import parse_entry_points
+from torchwheel.inspect.sbom import FILE as SBOM_FILE
+from torchwheel.inspect.sbom import Sbom, parse_sbom
 from torchwheel.inspect.zip_records import Member
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime.errors import MalformedError, TorchwheelError
@@ -100,9 +102,10 @@ class PackageMetadata:
         claims: those of its torchwheel.json; None if it has none.
         entry_points: those of entry_points.txt, by group.
         labels: what the variant.json of a labelled wheel says, by label; None without the file.
-        faults: what is wrong with "name", "record", "metadata", "wheel", "claims", "entry_points"
-            or "labels", by that word. Where there are fields of METADATA, the fault is in none
-            that a gate reads.
+        sbom: what its SBOM of torchwheel's says; None without the file.
+        faults: what is wrong with "name", "record", "metadata", "wheel", "claims", "entry_points",
+            "labels" or "sbom", by that word. Where there are fields of METADATA, the fault is in
+            none that a gate reads.
     """
 
     members: tuple[str, ...]
@@ -115,6 +118,7 @@ class PackageMetadata:
     claims: claims_file.Claims | None = None
     entry_points: Mapping[str, Mapping[str, str]] = dataclasses.field(default_factory=dict)
     labels: Mapping[str, Properties] | None = None
+    sbom: Sbom | None = None
     faults: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
@@ -277,7 +281,20 @@ def read_package_metadata(
             if name in archive.members:
                 raw = member_bytes(archive, name, budgets.METADATA_BYTES)
                 fields["labels"] = read_label_file(raw, name)
+        with faults.of("sbom"):
+            name = f"{dist_info}/{SBOM_FILE}"
+            if name in archive.members:
+                raw = member_bytes(archive, name, budgets.METADATA_BYTES)
+                fields["sbom"] = read_sbom(raw, name)
     return fields
+
+
+def read_sbom(content: str | bytes, name: str) -> Sbom:
+    """What torchwheel's SBOM says; a WheelError if it is malformed."""
+    try:
+        return parse_sbom(content, name)
+    except MalformedError as error:
+        raise WheelError(str(error)) from error
 
 
 def read_label_file(content: str | bytes, name: str) -> Mapping[str, Properties]:

@@ -7,6 +7,7 @@ That is PEP 740's provenance, or, of our own releases, the bundle beside the whe
 import dataclasses
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from torchwheel.evidence.files import ATTESTATION, judge_attestations
@@ -32,12 +33,14 @@ class Trust:
         trusted_root: a file, or "latest".
         workflow: the file of the workflow; default: those that `torchwheel new` writes.
         self_hosted: whether a job on a machine of one's own is believed.
+        unsigned: normalised names of projects whose wheels are believed by their hash alone.
     """
 
     repository: str | None = None
     trusted_root: str | None = None
     workflow: str | None = None
     self_hosted: bool = False
+    unsigned: frozenset[str] = frozenset()
 
 
 def find_bundles(candidate: OfferedWheel, folder: Path, fetch: Fetch) -> tuple[Path, ...]:
@@ -81,7 +84,8 @@ def verify_signature(
         TorchwheelError: an attestation that does not hold, or none of the repository.
         ModuleNotFoundError: a repository was named, and torchwheel[evidence] is not installed.
     """
-    repository = trust.repository
+    project = canonicalize_name(candidate.file.partition("-")[0])
+    repository = None if project in trust.unsigned else trust.repository
     bundles = find_bundles(candidate, folder, fetch)
     if not bundles and repository is None:
         return CheckResult(_NAME, False, "the index offers no attestation")

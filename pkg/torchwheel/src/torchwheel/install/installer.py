@@ -34,10 +34,11 @@ from torchwheel.interpreters import ask_interpreter
 from torchwheel_runtime import process
 from torchwheel_runtime.console import Progress, Terminal
 from torchwheel_runtime.errors import TorchwheelError, UsageError, program_error
-from torchwheel_runtime.fetch import Fetcher, ca_bundle, check_address
+from torchwheel_runtime.fetch import Fetch, Fetcher, ca_bundle, check_address
 from torchwheel_runtime.files import private_folder, temporary_variables
 from torchwheel_runtime.pip import home_variables, own_variables, pip_reason
 from torchwheel_runtime.text import escape, hide_secrets, quote, shorten_line
+from torchwheel_runtime.toolkit.index import IndexedFile, read_report
 
 Name = Literal["pip", "uv"]
 _SECONDS = 3600
@@ -45,21 +46,55 @@ _SECONDS = 3600
 
 def run_install(options: argparse.Namespace) -> int:
     """Carry out the command. Exit status: 0 if a wheel fits and, unless asked not to, is there."""
+    if len(options.name) != 1:
+        found = ", ".join(map(quote, options.name)) or "none"
+        raise UsageError(f"expected one project, found {found}; run it once for each")
+    environment, fetch = find_environment(options.python), Fetcher()
+    ranking = choose_wheel(options, options.index, options.name[0], environment, fetch)
+    if not changes_nothing(options):
+        with Terminal().live_line() as live:
+            _install(options, ranking, environment, fetch, live)
+    return 0
+
+
+def changes_nothing(options: argparse.Namespace) -> bool:
+    """Whether the call only shows what it would do."""
+    return bool(options.dry_run or options.why or options.json)
+
+
+def trust_of(options: argparse.Namespace, unsigned: Sequence[str] = ()) -> Trust:
+    """Whose wheels a call believes; those of the projects `unsigned` need no attestation."""
     if options.workflow and not options.repository:
         raise UsageError("--workflow goes with --repository OWNER/NAME")
-    name, *others = options.name
-    if others:
-        found = ", ".join(map(quote, options.name))
-        raise UsageError(f"expected one project, found {found}; run it once for each")
-    is_file = name.endswith(".whl")
-    wanted = None if is_file else parse_wanted(name)
-    if options.index:
-        check_address(options.index)
-    elif wanted:
+    return Trust(
+        options.repository,
+        options.trusted_root,
+        options.workflow,
+        options.self_hosted,
+        frozenset(unsigned),
+    )
+
+
+def choose_wheel(
+    options: argparse.Namespace,
+    index: str | None,
+    name: str,
+    environment: TargetEnvironment,
+    fetch: Fetch,
+) -> Ranking:
+    """Judge the wheels of a project, or a wheel's file, and print the judgements.
+
+    Raises:
+        TorchwheelError: none fits, or there is no torch yet.
+    """
+    trust_of(options)  # a wrong call ends before anything is asked
+    wanted = None if name.endswith(".whl") else parse_wanted(name)
+    if index:
+        check_address(index)
+    if wanted and not index:
         raise UsageError(f"{wanted}: expected --index URL, found none; a wheel's file needs none")
-    environment, fetch = find_environment(options.python), Fetcher()
-    if wanted:
-        ranking = choose(options.index, wanted, environment, fetch)
+    if wanted and index:
+        ranking = choose(index, wanted, environment, fetch)
     else:
         ranking = choose_file(Path(name), environment)
     if options.json:
@@ -71,10 +106,7 @@ def run_install(options: argparse.Namespace) -> int:
         problem = explanation.no_torch(ranking)
     if problem:
         raise TorchwheelError(problem)
-    if not (options.dry_run or options.why or options.json):
-        with Terminal().live_line() as live:
-            _install(options, ranking, environment, fetch, live)
-    return 0
+    return ranking
 
 
 def _install(
@@ -87,18 +119,33 @@ def _install(
     program = find_installer(environment, options.installer)
     first = ranking.accepted[0]
     progress.step(f"download {first.candidate.file}")
-    trust = Trust(options.repository, options.trusted_root, options.workflow, options.self_hosted)
+    trust = trust_of(options)
     made = plan(options.index, first, environment, fetch, trust, dependencies=not options.no_deps)
-    for download in made.downloads:
-        state = "verified" if download.signature.ok else "not signed"
-        progress.say(f"{download.path.name}: {state}: {escape(download.signature.says)}")
+    say_signatures(made.downloads, progress)
     # What may fail comes first, so that nothing is installed that lacks a requirement.
     if made.others:
         progress.step(f"{program.name} install {' '.join(map(str, made.others))}")
         install_others(program, made.others, environment, private_folder())
-    progress.step(f"{program.name} install {first.candidate.file}")
-    install_files(program, made.downloads)
-    wheels = [download.wheel for download in made.downloads]
+    install_verified(program, made.downloads, environment, progress)
+
+
+def say_signatures(downloads: Sequence[Download], progress: Progress) -> None:
+    """Say who made each wheel, or why nobody knows."""
+    for download in downloads:
+        state = "verified" if download.signature.ok else "not signed"
+        progress.say(f"{download.path.name}: {state}: {escape(download.signature.says)}")
+
+
+def install_verified(
+    program: "Installer",
+    downloads: Sequence[Download],
+    environment: TargetEnvironment,
+    progress: Progress,
+) -> None:
+    """Install wheels that were verified, and look whether they are there then."""
+    progress.step(f"{program.name} install {downloads[0].path.name}")
+    install_files(program, downloads)
+    wheels = [download.wheel for download in downloads]
     named = [Requirement(f"{one.file.partition('-')[0]}==={one.version}") for one in wheels]
     check_installed(named, environment.program)
     files = ", ".join(wheel.file for wheel in wheels)
@@ -199,21 +246,49 @@ def install_others(
 
     The constraint keeps torch: a requirement that needs another one is an error.
     """
-    constraints = folder / "constraints.txt"
-    # PyPI's torch is installed as 2.13.0 and calls itself 2.13.0+cu130: pip knows the former.
-    torch, known = environment.torch, environment.versions.get(canonicalize_name(TORCH))
-    version = known or (torch.version if torch else None)
-    lines = [f"torch=={version}\n"] if version else []
-    constraints.write_text("".join(lines), encoding="utf-8")
-    # Without --quiet, by which pip leaves out what a conflict is caused by.
-    options = ["--constraint", str(constraints), *map(str, requirements)]
+    options = _constrained(requirements, environment, folder)
     if installer.name == "pip":
         _run(installer, options, own_variables(installer.command[:-1], os.environ))
     else:
         _run(installer, ["--no-upgrade", "--no-reinstall", "--deps", *options], os.environ)
     # Three, as 2.13.0 is none but 2.13.0: to "==" it is 2.13.0+cpu, too.
+    known = environment.versions.get(canonicalize_name(TORCH))
     kept = [Requirement(f"torch==={Version(known)}")] if known else []
     check_installed([*requirements, *kept], environment.program)
+
+
+def resolve_others(
+    pip: Installer,
+    requirements: Sequence[Requirement],
+    environment: TargetEnvironment,
+    folder: Path,
+    chosen: Mapping[str, str],
+) -> list[IndexedFile]:
+    """The wheels that pip would install for requirements, beside those `chosen` by name."""
+    report = folder / "report.json"
+    options = ["--dry-run", "--report", str(report), "--only-binary=:all:"]
+    options += _constrained(requirements, environment, folder, chosen)
+    _run(pip, options, own_variables(pip.command[:-1], os.environ))
+    known = set(map(canonicalize_name, chosen))
+    return [file for file in read_report(report) if canonicalize_name(file.project) not in known]
+
+
+def _constrained(
+    requirements: Sequence[Requirement],
+    environment: TargetEnvironment,
+    folder: Path,
+    chosen: Mapping[str, str] | None = None,
+) -> list[str]:
+    """The requirements, after the constraints that keep torch and the versions `chosen` by name."""
+    constraints = folder / "constraints.txt"
+    # PyPI's torch is installed as 2.13.0 and calls itself 2.13.0+cu130: pip knows the former.
+    torch, known = environment.torch, environment.versions.get(canonicalize_name(TORCH))
+    version = known or (torch.version if torch else None)
+    pins = {**(chosen or {}), **({TORCH: version} if version else {})}
+    lines = [f"{name}=={pin}\n" for name, pin in pins.items()]
+    constraints.write_text("".join(lines), encoding="utf-8")
+    # Without --quiet, by which pip leaves out what a conflict is caused by.
+    return ["--constraint", str(constraints), *map(str, requirements)]
 
 
 def check_installed(expected: Sequence[Requirement], python: Path) -> None:

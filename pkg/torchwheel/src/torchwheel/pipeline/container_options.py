@@ -144,7 +144,7 @@ def _environment(
 ) -> dict[str, str]:
     """The variables of a build by torchwheel's builder."""
     paths = dataclasses.replace(
-        _build_paths(variant), kernels=tuple(inside for _, inside, _ in linked)
+        build_paths(variant), kernels=tuple(inside for _, inside, _ in linked)
     )
     launcher = "sccache" if forwarded else ""
     environment = {
@@ -198,7 +198,7 @@ def _uv_cache(cache: Path, space: int, engine: Engine) -> tuple[list[Volume], di
 def plan_of(run: Run, variant: Variant, shard: Shard | None = None) -> OwnBuildPlan:
     """What the container needs to know of an ordinary project's build, or of a shard of it."""
     linked: Literal["link", ""] = "link" if run.linked.get(variant.id) else ""
-    paths = _build_paths(variant)
+    paths = build_paths(variant)
     build, ordinary, toolkit = run.matrix.own_build, run.matrix.abis.ordinary, variant.toolkit
     return OwnBuildPlan(
         torch=torch_requirement(run, variant) or "torch",
@@ -228,7 +228,8 @@ def _compiler_cache(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(name for name in names if environ.get(name))
 
 
-def _build_paths(variant: Variant) -> BuildPaths:
+def build_paths(variant: Variant) -> BuildPaths:
+    """Where the container of a variant has what it builds with."""
     paths = BuildPaths("/usr/local/cuda", TORCH, f"{VARIANT}/{NATIVE}", SHARED)
     if variant.toolkit and variant.toolkit.backend == "rocm":
         cxx = "/opt/rocm/llvm/bin/clang++"

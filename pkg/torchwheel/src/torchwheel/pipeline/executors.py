@@ -16,6 +16,8 @@ from typing import ClassVar
 from torchwheel.image.images import ensure_image
 from torchwheel.image.recipes import image_of, is_cross
 from torchwheel.image.registry import registry_of
+from torchwheel.inspect.sbom import FILE as SBOM_FILE
+from torchwheel.inspect.sbom import Materials, parse_sbom
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.build_records import BuiltWheel
 from torchwheel.pipeline.in_container import Container, smoke_emulated
@@ -51,12 +53,19 @@ _TAG = re.compile(rb"^Tag: .*$", re.MULTILINE)
 
 @dataclasses.dataclass(frozen=True)
 class PartFile:
-    """A part: its library's path in the wheel and bytes, and the file with its flags."""
+    """A part: its library's path in the wheel and bytes, the file with its flags, its SBOM."""
 
     part: Variant
     name: str
     data: bytes
     flags: bytes = b""
+    sbom: bytes = b""
+
+    @property
+    def materials(self) -> Materials:
+        """What its library was made with."""
+        libraries = parse_sbom(self.sbom, f"{self.part.id}: {SBOM_FILE}").libraries
+        return next(one.materials for one in libraries if one.file == self.name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +104,8 @@ class Assembler:
             merged = merge(base, files, self.variant.platform, out / "merged")
             repaired = repair(merged, out / "repaired")
             claims = universal_claims(self.run, self.variant, files, repaired)
-            wheel = stamp(repaired, claims, out / "finished")
+            made_with = {file.name: file.materials for file in files}
+            wheel = stamp(repaired, claims, out / "finished", lambda name: made_with.get(name, ()))
         return BuiltWheel(wheel, cpu_seconds=cpu_seconds_of_parts(self.run, self.variant))
 
     def smoke(self, built: BuiltWheel, clock: Clock) -> SmokeRecord | None:
@@ -179,17 +189,18 @@ def _obtain_part(compiler: Compiler, key: str, out: Path) -> PartFile:
         work = out / part.id
         work.mkdir()
         wheel = compiler.build(work, Clock(), tests=False).wheel
-        name, data, flags = _library_in(wheel, part)
+        name, data, flags, sbom = _library_in(wheel, part)
         with make_folder_atomically(folder) as temporary:
             target = temporary / PurePosixPath(name).name
             target.write_bytes(data)
             (temporary / "sha256").write_text(f"{sha256(target)}  {name}\n")
             (temporary / "flags").write_bytes(flags)
+            (temporary / "sbom").write_bytes(sbom)
     digest, name = (folder / "sha256").read_text().split()
     data = (folder / PurePosixPath(name).name).read_bytes()
     if hashlib.sha256(data).hexdigest() != digest:
         raise TorchwheelError(f"{folder}: was changed after it was built; remove it")
-    return PartFile(part, name, data, (folder / "flags").read_bytes())
+    return PartFile(part, name, data, *((folder / of).read_bytes() for of in ("flags", "sbom")))
 
 
 def cpu_seconds_of_parts(run: Run, variant: Variant) -> dict[str, float]:
@@ -198,8 +209,8 @@ def cpu_seconds_of_parts(run: Run, variant: Variant) -> dict[str, float]:
     return {name: seconds["build"] for name, seconds in builds.items() if "build" in seconds}
 
 
-def _library_in(wheel: Path, part: Variant) -> tuple[str, bytes, bytes]:
-    """The path and the bytes of a part's library, and the file with its flags if there is one."""
+def _library_in(wheel: Path, part: Variant) -> tuple[str, bytes, bytes, bytes]:
+    """The path and the bytes of a part's library, the file with its flags if any, and its SBOM."""
     with zipfile.ZipFile(wheel) as archive:
         folder = f"/{LIBRARIES}/{part.part}/"
         names = [name for name in archive.namelist() if folder in name and name.endswith(".so")]
@@ -207,7 +218,8 @@ def _library_in(wheel: Path, part: Variant) -> tuple[str, bytes, bytes]:
             raise TorchwheelError(f"{part.id}: one library in {folder} expected, found {names}")
         record = f"{names[0]}{FLAGS_SUFFIX}"
         flags = archive.read(record) if record in archive.namelist() else b""
-        return names[0], archive.read(names[0]), flags
+        sbom = next(name for name in archive.namelist() if name.endswith(SBOM_FILE))
+        return names[0], archive.read(names[0]), flags, archive.read(sbom)
 
 
 def merge(base: Path, files: Sequence[PartFile], platform: str, out: Path) -> Path:

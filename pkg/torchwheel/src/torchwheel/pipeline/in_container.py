@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import os
 import shutil
 import sys
@@ -34,6 +35,7 @@ from torchwheel.pipeline.container_options import (
     TORCHWHEEL,
     VARIANT,
     ContainerOptions,
+    build_paths,
     options_of,
     plan_of,
 )
@@ -41,6 +43,7 @@ from torchwheel.pipeline.frontend import compile_step, failure_reason
 from torchwheel.pipeline.inputs import NATIVE, Clock, Run, claims_of
 from torchwheel.pipeline.inside import read_cache_use, read_usage
 from torchwheel.pipeline.kernel_artifacts import carry, check_taken, compiled_objects
+from torchwheel.pipeline.materials import materials_of
 from torchwheel.pipeline.sources import is_plain_file, stage
 from torchwheel.smoke import probe_source, results
 from torchwheel.smoke.results import read_probe, record_from_files
@@ -140,6 +143,9 @@ class Container:
         for name in (*written, *map(inside.usage_file, inside.STEPS)):
             (folder / name).unlink(missing_ok=True)
         write_text(folder / inside.CLAIMS, claims_file.dumps(claims_of(variant)))
+        cxx = build_paths(variant).cxx or "g++"
+        materials = dataclasses.asdict(materials_of(run, variant, cxx, self.image))
+        write_text(folder / inside.MATERIALS, json.dumps(materials, indent=1) + "\n")
         project, config, wheels = out / "project", out / "cibuildwheel.toml", out / "wheels"
         options = self._prepare(folder, project)
         linked = run.linked.get(variant.id, ()) if variant.ordinary else ()

@@ -17,6 +17,7 @@ from torchwheel.check.declared import Declared, read_declared
 from torchwheel.check.facts import Allowed, Limits
 from torchwheel.image.engine import Engine
 from torchwheel.image.recipes import python_of
+from torchwheel.inspect.sbom import FILE as SBOM_FILE
 from torchwheel.matrix.sections import Matrix, Toolkit
 from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.kernel_artifacts import KernelArtifact, digests
@@ -353,6 +354,7 @@ def cache_key(run: Run, variant: Variant, builder: Sequence[str]) -> str:
         "tracked": run.tracked,
         "bundled": sha256_by_name(run.bundled),
         "claims": claims_file.dumps(claims_of(variant)),
+        "sbom": SBOM_FILE,
         "platform": variant.platform,
         "toolkit": toolkit.model_dump(mode="json") if toolkit else None,
         "components": [dataclasses.asdict(component) for component in locked],

@@ -61,6 +61,7 @@ def _number(path: Path) -> int | None:
 VARIANT = Path("/variant")
 BUNDLED = Path("/bundled")
 CLAIMS = "claims.json"
+MATERIALS = "materials.json"
 PLAN = "own-build.json"
 """Of an ordinary project: what its own build needs to know."""
 DIVIDED = "divided"
@@ -121,9 +122,9 @@ def finish(wheel: Path, out: Path, newest_glibc: str = "", folder: Path = VARIAN
         own_build.count_cache_use(folder)
         claims = own_build.claims_of_built(wheel, claims, folder)
     # The environment of the tests, which runs this module too, has only what the wheel requires.
-    from torchwheel.pipeline.repair import finish_wheel  # noqa: PLC0415
+    from torchwheel.pipeline.repair import BuildMaterials, finish_wheel  # noqa: PLC0415
 
-    finished = finish_wheel(wheel, claims, out)
+    finished = finish_wheel(wheel, claims, out, read_json(folder / MATERIALS, BuildMaterials))
     if newest_glibc:
         from torchwheel.check.facts import read_audit  # noqa: PLC0415
         from torchwheel.check.libraries import require_glibc  # noqa: PLC0415

@@ -20,7 +20,8 @@ from torchwheel.pipeline.inputs import (
     build_environment,
     claims_of,
 )
-from torchwheel.pipeline.repair import finish_wheel
+from torchwheel.pipeline.materials import materials_of
+from torchwheel.pipeline.repair import BuildMaterials, finish_wheel
 from torchwheel.smoke.smoke_record import SmokeRecord
 from torchwheel.smoke.testing import smoke
 from torchwheel.toolkit.provide import provide
@@ -41,10 +42,12 @@ def build_and_finish(
     out: Path,
     clock: Clock,
     step: Callable[[str], None],
+    materials: BuildMaterials | None,
 ) -> Path:
     """Build, repair and stamp a wheel, whoever wrote the project; it lies below `out`.
 
     `out` has no `built` and `finished` yet. The claims may depend on the built wheel's libraries.
+    A pure wheel has no `materials`.
     """
     built, finished = out / "built", out / "finished"
     built.mkdir()
@@ -55,7 +58,7 @@ def build_and_finish(
         claims = claims_of_built(wheel)
         if claims.abi != "pure":
             step("auditwheel repair")
-        return finish_wheel(wheel, claims, finished)
+        return finish_wheel(wheel, claims, finished, materials)
 
 
 def container_reason(variant: Variant, engine: Engine | None = None) -> str | None:
@@ -109,13 +112,16 @@ class Host:
     def build(self, out: Path, clock: Clock, *, tests: bool = True) -> BuiltWheel:
         """The finished wheel, below `out`; nothing tries it here, whatever `tests` says."""
         del tests
-        environ = _environment(self.run, self.variant, clock)
+        run, variant = self.run, self.variant
+        environ = _environment(run, variant, clock)
+        native = variant.toolkit is not None
         wheel = build_and_finish(
             lambda folder: self._build_into(folder, environ),
-            lambda _: claims_of(self.variant),
+            lambda _: claims_of(variant),
             out,
             clock,
-            self.run.progress.step,
+            run.progress.step,
+            materials_of(run, variant, str(_host().path)) if native else None,
         )
         return BuiltWheel(wheel)
 

@@ -12,19 +12,30 @@ import re
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from packaging.utils import parse_wheel_filename
+from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from torchwheel import __version__
 from torchwheel.inspect.archive import open_archive
+from torchwheel.inspect.sbom import FILE as SBOM_FILE
+from torchwheel.inspect.sbom import (
+    BuiltLibrary,
+    Material,
+    Materials,
+    Sbom,
+    dump_sbom,
+    is_grafted,
+)
 from torchwheel_runtime import claims as claims_file
 from torchwheel_runtime import process
 from torchwheel_runtime.claims import FLAGS_SUFFIX, Claims, LibraryFlags
 from torchwheel_runtime.errors import TorchwheelError, program_error
 from torchwheel_runtime.files import record_hash
+from torchwheel_runtime.inspect.wheel_files import ELF_MAGIC
 from torchwheel_runtime.json_files import parse_json
+from torchwheel_runtime.toolkit.host import host_compiler
 from torchwheel_runtime.variant_format import FILE as LABEL_FILE
 from torchwheel_runtime.variant_format import file_text, labelled_name, properties_of
 
@@ -44,15 +55,46 @@ def path_with_scripts(environ: Mapping[str, str], python: str = sys.executable) 
     return os.pathsep.join([str(Path(python).parent), environ.get("PATH", os.defpath)])
 
 
-def finish_wheel(wheel: Path, claims: Claims, out: Path) -> Path:
+@dataclasses.dataclass(frozen=True)
+class BuildMaterials:
+    """What a build makes its libraries with.
+
+    Attributes:
+        locked: what its locks, its matrix and its image say.
+        cxx: the C++ compiler, which is asked for its version.
+        static_cxx: whether the C++ library is linked statically.
+    """
+
+    locked: Materials
+    cxx: str
+    static_cxx: bool = True
+
+    def complete(self) -> Materials:
+        """All of them, with the compiler, which must be on this machine."""
+        path = os.environ.get("PATH", os.defpath)
+        host = host_compiler({"CXX": self.cxx, "PATH": path})
+        name, version = host.family, host.version
+        found = [Material("compiler", name, version, purl=f"pkg:generic/{name}@{version}")]
+        if self.static_cxx:
+            # That of clang is the one of the system that it links for.
+            found.append(Material("runtime", "libstdc++", version if name == "gcc" else ""))
+        return tuple(sorted((*self.locked, *found)))
+
+
+def finish_wheel(
+    wheel: Path, claims: Claims, out: Path, materials: BuildMaterials | None = None
+) -> Path:
     """Repair a built wheel and write its claims into it; returns the new wheel, in `out`.
 
-    A pure-Python wheel needs no repair.
+    A pure-Python wheel needs no repair and has no materials. Each library of another was made with
+    all of them.
     """
-    if claims.abi == "pure":
+    if claims.abi == "pure" or materials is None:
         return stamp(wheel, claims, out)
+    complete = materials.complete()
     with tempfile.TemporaryDirectory(dir=out.parent) as folder:
-        return stamp(repair(wheel, Path(folder), claims.borrowed), claims, out)
+        repaired = repair(wheel, Path(folder), claims.borrowed)
+        return stamp(repaired, claims, out, lambda _: complete)
 
 
 def repair(wheel: Path, out: Path, borrowed: Iterable[str] = ()) -> Path:
@@ -80,10 +122,16 @@ _GENERATOR = re.compile(rb"^Generator: .*$", re.MULTILINE)
 _TORCH = re.compile(r"Requires-Dist:\s*torch(?![\w.-])", re.IGNORECASE)
 
 
-def stamp(wheel: Path, claims: Claims, out: Path) -> Path:
+def stamp(
+    wheel: Path,
+    claims: Claims,
+    out: Path,
+    materials_of: Callable[[str], Materials] = lambda _: (),
+) -> Path:
     """A copy of `wheel` in `out` with `claims` in it; equal inputs give equal bytes everywhere.
 
-    A labelled wheel has variant.json too, and its label in the name.
+    Its SBOM says what each library was made with: `materials_of` its path. A labelled wheel has
+    variant.json too, and its label in the name.
     """
     _, version, _, _ = parse_wheel_filename(wheel.name)
     own = f"{version.local}." if version.local else ""
@@ -104,6 +152,10 @@ def stamp(wheel: Path, claims: Claims, out: Path) -> Path:
     metadata = renamed[f"{new}/METADATA"].decode("utf-8")
     renamed[f"{new}/METADATA"] = _metadata(metadata, stamped, claims.torch_range).encode()
     renamed[f"{new}/{claims_file.FILE}"] = claims_file.dumps(claims).encode()
+    sbom = sbom_of_members(
+        canonicalize_name(wheel.name.split("-")[0]), stamped, renamed, materials_of
+    )
+    renamed[f"{new}/{SBOM_FILE}"] = dump_sbom(sbom).encode()
     project, _, tags = wheel.name.split("-", 2)
     name = f"{project}-{stamped}-{tags}"
     if claims.label:
@@ -111,6 +163,23 @@ def stamp(wheel: Path, claims: Claims, out: Path) -> Path:
         renamed[f"{new}/{LABEL_FILE}"] = text.encode()
         name = labelled_name(name, claims.label)
     return _write_packed(renamed, new, out / name)
+
+
+def sbom_of_members(
+    name: str,
+    version: str,
+    members: Mapping[str, bytes],
+    materials_of: Callable[[str], Materials],
+) -> Sbom:
+    """The SBOM of a wheel with these files; the libraries that were grafted in have none here."""
+    libraries = (
+        BuiltLibrary(
+            file, hashlib.sha256(data).hexdigest(), () if is_grafted(file) else materials_of(file)
+        )
+        for file, data in sorted(members.items())
+        if data.startswith(ELF_MAGIC)
+    )
+    return Sbom(name, version, tuple(libraries), __version__)
 
 
 def take_flags(

@@ -16,6 +16,7 @@ from pathlib import Path
 from packaging.utils import parse_sdist_filename
 
 from torchwheel.inspect.archive import open_archive
+from torchwheel.inspect.sbom import FILE as SBOM
 from torchwheel.inspect.sdist import unpack
 from torchwheel.inspect.wheel import Wheel, find_dist_info, is_library, member_text, read_wheel
 from torchwheel.matrix.rules import WHEEL_SUFFIX
@@ -171,14 +172,14 @@ def _wheel_of(sdist: Sdist) -> Path:
 def _first_difference(stamped: Wheel, released: Wheel, *, pure: bool) -> str | None:
     """The first file of a wheel that is not as in the stamped one, or its name; None if all are.
 
-    Libraries, their list of parts and the claims are of this wheel, and gates judge them. WHEEL has
-    other tags, those of its file name, and RECORD holds in every wheel that was read.
+    Libraries, their SBOMs and the claims are of this wheel, and gates judge them. WHEEL has other
+    tags, those of its file name, and RECORD holds in every wheel that was read.
     """
     if stamped.path.name.split("-")[:2] != released.path.name.split("-")[:2]:
         return released.path.name
     info = find_dist_info(stamped.members)
     own = {f"{info}/{name}" for name in ("RECORD", "WHEEL", claims_file.FILE)}
-    own |= set() if pure else {f"{info}/{_PARTS}"}
+    own |= set() if pure else {f"{info}/{_PARTS}", f"{info}/{SBOM}"}
     one, other = (
         {
             name: entry.digest

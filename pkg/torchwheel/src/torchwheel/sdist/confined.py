@@ -18,10 +18,12 @@ from torchwheel.compilers import ninja_program, pretended_gpu
 from torchwheel.compilers.compile_steps import StepRecord, check_steps
 from torchwheel.compilers.compiler_cache import ENDLESS, CompilerCache, folder_cache, own_server
 from torchwheel.inspect.project_scripts import why_empty
+from torchwheel.inspect.sbom import pypi_material
 from torchwheel.inspect.wheel import Wheel
 from torchwheel.pipeline.build_records import BuiltWheel
 from torchwheel.pipeline.frontend import build_wheel, compile_step
 from torchwheel.pipeline.inputs import Clock, claims_of
+from torchwheel.pipeline.materials import toolkit_materials
 from torchwheel.pipeline.on_host import build_and_finish
 from torchwheel.pipeline.own_build import (
     BuildPlaces,
@@ -32,6 +34,7 @@ from torchwheel.pipeline.own_build import (
     planned_variables,
     replace_ninja,
 )
+from torchwheel.pipeline.repair import BuildMaterials
 from torchwheel.sdist.build_folder import (
     LOCK,
     LOG,
@@ -218,9 +221,16 @@ class ConfinedBuild:
             self._folder,
             self.clock,
             self._progress.step,
+            self._materials(),
         )
         use = ninja_program.read_cache_use(self._steps) if self._plan.work else None
         return BuiltWheel(wheel, cache=use)
+
+    def _materials(self) -> BuildMaterials:
+        """The materials of its libraries; no lock has the torch of an environment."""
+        torch = pypi_material("headers", "torch", self.torch.version)
+        locked = (*toolkit_materials(self.variant.toolkit, self.variant.platform), torch)
+        return BuildMaterials(locked, str(self.host.path), static_cxx=False)
 
     def divide(self) -> list[StepRecord]:
         """The steps of the build; those of its shard are compiled into the compiler cache.

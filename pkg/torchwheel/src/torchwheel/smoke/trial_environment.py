@@ -188,7 +188,7 @@ def layered_environment(
     site = site_of(folder)
     # addsitedir, not a bare path: the base may have .pth files of its own.
     (site / "base.pth").write_text(f"import site; site.addsitedir({str(site_of(base_folder))!r})\n")
-    return Environment(program, {**_clean_variables(), "PYTHONNOUSERSITE": "1"}, site)
+    return Environment(program, {**clean_variables(), "PYTHONNOUSERSITE": "1"}, site)
 
 
 def running_environment(
@@ -204,7 +204,7 @@ def running_environment(
     # The source tree may be on PYTHONPATH, for torchwheel; the tests must not import from it.
     others = [path for path in folders if not any((path / name).exists() for name in packages)]
     path = os.pathsep.join([str(target), *(str(other.resolve()) for other in others)])
-    return Environment(python, {**_clean_variables(), "PYTHONPATH": path}, target)
+    return Environment(python, {**clean_variables(), "PYTHONPATH": path}, target)
 
 
 def _wheel_files(wheels: Sequence[Wheel], temporary: Path) -> list[Path]:
@@ -219,7 +219,7 @@ def _wheel_files(wheels: Sequence[Wheel], temporary: Path) -> list[Path]:
     return found
 
 
-def _clean_variables() -> dict[str, str]:
+def clean_variables() -> dict[str, str]:
     """The variables of this process, without those that lead to its own packages."""
     return {name: value for name, value in os.environ.items() if name not in _PYTHON_VARIABLES}
 

@@ -40,7 +40,7 @@ def torch_headers(minor: str, cache: Path, progress: Progress) -> Path:
 
     They have the wheel's paths and are fetched unless the cache has them.
     """
-    source = _source(minor, cache, progress)
+    source = source_of_headers(minor, cache, progress)
     root = cache / "torch" / f"torch-{source.version}-{source.record_sha256[:16]}"
     make_once(
         root,
@@ -52,7 +52,7 @@ def torch_headers(minor: str, cache: Path, progress: Progress) -> Path:
     return root
 
 
-def _source(minor: str, cache: Path, progress: Progress) -> TorchSource:
+def source_of_headers(minor: str, cache: Path, progress: Progress) -> TorchSource:
     """The source of the headers: the lock's, or read off the index once and kept in the cache."""
     with contextlib.suppress(UsageError):
         return torch_source(minor)

@@ -127,9 +127,12 @@ def find_files(
             advice=_ADVICE,
             feature="fast-deps",
         )
-        items = read_json(
-            report, _InstallationReport, others=True, do="install another pip"
-        ).install
+        return read_report(report)
+
+
+def read_report(report: Path) -> list[IndexedFile]:
+    """The files that a report of pip names, each with its hash."""
+    items = read_json(report, _InstallationReport, others=True, do="install another pip").install
     return [
         IndexedFile(
             project=item.metadata.name,
