@@ -44,21 +44,26 @@ _OF_GPU_TORCH: tuple[tuple[Backend, tuple[str, ...]], ...] = (
     ),
 )
 """Libraries that come with a torch for these GPUs."""
+OF_DRIVER = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
+"""Libraries that come with NVIDIA's driver."""
 
 
 def comes_with_other_torch(soname: str, torch: Torch | None) -> bool:
     """Whether a library comes with a torch for GPUs, and not with the installed one."""
-    if torch is None:
-        return False
+    return torch is not None and comes_with(soname, torch) is False
+
+
+def comes_with(soname: str, torch: Torch) -> bool | None:
+    """Whether a library comes with this torch; None if it comes with no torch for GPUs."""
     for backend, prefixes in _OF_GPU_TORCH:
         if not soname.startswith(prefixes):
             continue
         if torch.backend != backend:
-            return True
+            return False
         found = _SO_MAJOR.search(soname)
         built = runtime_major(backend, torch.built_with(backend) or "")
-        return soname.startswith(_OF_RELEASE) and found is not None and found[1] != built
-    return False
+        return not (soname.startswith(_OF_RELEASE) and found is not None and found[1] != built)
+    return None
 
 
 def is_idle(case: Case) -> bool:
