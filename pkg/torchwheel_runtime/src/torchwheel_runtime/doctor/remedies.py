@@ -25,7 +25,7 @@ PYTORCH = "https://download.pytorch.org/whl"
 """PyTorch's own index of builds, by toolkit."""
 _SO_MAJOR = re.compile(r"\.so\.(\d{1,3})", re.ASCII)
 _GPU_NAME = re.compile(r"cuda|hip", re.IGNORECASE)
-_OF_RELEASE = ("libcudart.", "libcublas", "libamdhip64.")
+_OF_RELEASE = ("libcudart.", "libcublas", "libnvrtc.", "libnvJitLink.", "libamdhip64.")
 """Libraries whose soname has the major release of the toolkit."""
 _OF_GPU_TORCH: tuple[tuple[Backend, tuple[str, ...]], ...] = (
     (
