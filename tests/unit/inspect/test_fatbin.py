@@ -12,7 +12,7 @@ from elfmaker import LZ4, cubin, cuda_library, fatbin, lz4_literals, make_elf, m
 from torchwheel.check.facts import Limits
 from torchwheel.check.gates import run_gates
 from torchwheel_runtime.arch.model import parse
-from torchwheel_runtime.doctor.native import _gpu_code
+from torchwheel_runtime.doctor.native import read_all_code
 from torchwheel_runtime.errors import TorchwheelError
 from torchwheel_runtime.inspect import packing
 from torchwheel_runtime.inspect.cuda import read_cuda_code, read_cuda_headers
@@ -158,7 +158,7 @@ def test_zstd_without_its_module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     library = tmp_path / "x.so"
     library.write_bytes(cuda_library(section))
     assert read_cuda_headers(library) == (GpuCode("sass", parse("8.0"), ("",)),)
-    assert _gpu_code(library, CpuTime()) == read_cuda_headers(library)
+    assert read_all_code(library, CpuTime()) == read_cuda_headers(library)
 
 
 # What a cuobjdump says.

@@ -244,10 +244,15 @@ def stable_since(libraries: Iterable[Library]) -> str | None:
     used = [name for name in names if name.startswith(SHIMS)]
     if not used or any(is_cxx(name) or name.startswith(TORCH_PYTHON) for name in names):
         return None
-    table = tables.export_table()
+    return complete_since(used, tables.export_table())
+
+
+def complete_since(names: Iterable[str], table: tables.ExportTable) -> str | None:
+    """The oldest torch from which on each has all symbols; None if the newest lacks one."""
+    known = [table.releases_with(name) for name in names]
     since = None
     for release in reversed(table.releases):
-        if not all(release in table.releases_with(name) for name in used):
+        if not all(release in releases for releases in known):
             break
         since = release
     return since

@@ -134,9 +134,8 @@ def fit_torch(
         siblings: all libraries of the wheel, which may have symbols for it.
         table: the symbols of each release.
     """
-    own = frozenset[str]().union(*(sibling.exports for sibling in siblings))
-    found = {name: table.releases_with(name) for name in sorted(library.torch - own)}
-    names = [name for name in found if found[name] or _may_be_torchs(name)]
+    found = torch_names(library, siblings, table)
+    names = list(found)
     if not names:
         return None
     known = [name for name in names if found[name]]
@@ -155,6 +154,15 @@ def fit_torch(
         lacking,
         tuple(name for name in names if not found[name]),
     )
+
+
+def torch_names(
+    library: LibraryFacts, siblings: Iterable[LibraryFacts], table: ExportTable
+) -> Mapping[str, frozenset[str]]:
+    """The symbols that a library needs of torch, sorted, and the releases that have each."""
+    own = frozenset[str]().union(*(sibling.exports for sibling in siblings))
+    found = {name: table.releases_with(name) for name in sorted(library.torch - own)}
+    return {name: has for name, has in found.items() if has or _may_be_torchs(name)}
 
 
 def _may_be_torchs(name: str) -> bool:

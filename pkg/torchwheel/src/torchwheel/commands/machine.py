@@ -47,12 +47,28 @@ def toolkit(options: argparse.Namespace) -> int:
     "doctor",
     DOCTOR_HELP,
     *DOCTOR_OPTIONS,
-    examples=("doctor", "doctor demo"),
+    option(
+        "--all",
+        action="store_true",
+        help="read every package with native code and import none; so do the options below",
+    ),
+    option("--torch", help='judge as after a move to it: "2.15", "2.15+cu130", "2.15+cpu"'),
+    option("--python", help='after a move to it, e.g. "3.14"'),
+    option("--driver", metavar="CUDA", help="to a driver that serves this CUDA, e.g. 12.8"),
+    option("--gpu", metavar="ARCH", help='to a GPU, e.g. "12.0" or "gfx942"'),
+    option("--glibc", help='to a system with it, e.g. "2.28"'),
+    option("--index", metavar="URL", help="the index to ask for what to install instead"),
+    examples=("doctor", "doctor demo", "doctor --all --torch 2.15", "doctor demo --python 3.14"),
     page="doctor.md",
 )
 def doctor(options: argparse.Namespace) -> int:
     """Examine this machine and packages on it."""
-    return run_doctor(options)
+    moves = (options.torch, options.python, options.driver, options.gpu, options.glibc)
+    if not (options.all or options.index or any(moves)):
+        return run_doctor(options)
+    from torchwheel.install.packages import run_doctor_on_all
+
+    return run_doctor_on_all(options)
 
 
 @command(

@@ -53,8 +53,14 @@ def check(options: argparse.Namespace) -> int:
     "Say what is in anybody's wheel, package or library, and what it claims that is not true.",
     option("subject", nargs="+", help="a wheel, a library, or the name of an installed package"),
     option("--json", action="store_true", help="print a JSON object for each, one a line"),
+    option(
+        "--stable-abi",
+        action="store_true",
+        help="say instead what keeps it from one wheel for every torch, and what replaces that",
+    ),
     examples=(
         "inspect flash_attn-2.8.3-cp312-cp312-linux_x86_64.whl",
+        "inspect --stable-abi torchvision",
         "inspect --json torch_scatter",
     ),
     page="gates.md",
@@ -63,16 +69,22 @@ def inspect(options: argparse.Namespace) -> int:
     """Print a report for each subject."""
     from torchwheel.check.gates import findings_of
     from torchwheel.check.inspection_text import inspection_json, inspection_text
-    from torchwheel.check.named_claims import case_of
+    from torchwheel.check.named_claims import NamedCase, case_of
+    from torchwheel.check.stable_abi import read_stable_abi, stable_abi_json, stable_abi_text
     from torchwheel.inspect.inspection import inspect
 
-    report = inspection_json if options.json else inspection_text
+    def report(case: NamedCase) -> str:
+        if options.stable_abi:
+            found = read_stable_abi(case)
+            return stable_abi_json(found) if options.json else stable_abi_text(found)
+        return (inspection_json if options.json else inspection_text)(case, findings_of(case))
+
     refused: list[TorchwheelError] = []
     separator = ""
     for subject in options.subject:
         try:
             case = case_of(inspect(subject))
-            text = report(case, findings_of(case))
+            text = report(case)
         except TorchwheelError as error:
             refused.append(error)
             continue

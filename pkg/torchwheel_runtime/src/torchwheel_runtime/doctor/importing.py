@@ -19,7 +19,7 @@ from torchwheel_runtime.errors import MalformedError
 from torchwheel_runtime.json_files import parse_json
 from torchwheel_runtime.runtime.status import ExtensionStatus
 
-ImportOutcome = Literal["imported", "raised", "killed", "left", "hung", "not found"]
+ImportOutcome = Literal["imported", "raised", "killed", "left", "hung", "not found", "not tried"]
 
 _GRACE_SECONDS = 3
 _CHILD = Path(__file__).with_name("import_child.py")
@@ -32,7 +32,7 @@ class ImportResult:
     """The result of an import.
 
     Attributes:
-        how: the outcome; "left": the package ended the process.
+        how: the outcome; "left": the package ended the process; "not tried": its files are read.
         words: details of the outcome: the error and its causes, the first cause last; or the
             signal's name, the exit status, or the time limit.
         file: the package's file; None if the package was not found.

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from torchwheel_runtime import process
@@ -245,6 +245,7 @@ class NativeLibrary:
         glibc: the newest glibc version that it needs, e.g. "2.34".
         needed: sonames of the libraries that it needs.
         links: its dependencies on this system.
+        is_module: whether Python can import it.
     """
 
     name: str
@@ -257,6 +258,7 @@ class NativeLibrary:
     glibc: str | None = None
     needed: tuple[str, ...] = ()
     links: Links | None = None
+    is_module: bool = False
 
     @property
     def backend(self) -> Backend | None:
@@ -307,8 +309,29 @@ def is_of_torch(symbol: str) -> bool:
     return is_cxx(symbol) or symbol.startswith(SHIMS)
 
 
+CodeReader = Callable[[Path, CpuTime], tuple[GpuCode, ...]]
+
+
+def read_all_code(path: Path, cpu: CpuTime) -> tuple[GpuCode, ...]:
+    """The GPU code of a library; by its headers alone where this Python has no zstd."""
+    try:
+        return read_gpu_code(path, cpu=cpu)
+    except NoZstdError:
+        # ROCm's headers are packed with the code.
+        if SECTION in section_names(path):
+            raise
+        return read_cuda_headers(path)
+
+
 def read_native(
-    path: Path, root: Path, loader: Loader, claims: Claims | None, cpu: CpuTime, *, loaded: bool
+    path: Path,
+    root: Path,
+    loader: Loader,
+    claims: Claims | None,
+    cpu: CpuTime,
+    *,
+    loaded: bool,
+    read_code: CodeReader = read_all_code,
 ) -> NativeLibrary:
     """Read a library of a package that is installed in `root`. It is not loaded.
 
@@ -319,12 +342,13 @@ def read_native(
         cpu.check()
         library = read_library(path, name)
         links = loader.links(library, path)
+        is_module = bool(provided_symbols(path, [f"PyInit_{path.name.partition('.')[0]}"]))
     except TorchwheelError as error:
         return NativeLibrary(name, path, loaded, problem=str(error))
     code: tuple[GpuCode, ...] = ()
     code_problem = None
     try:
-        code = _gpu_code(path, cpu)
+        code = read_code(path, cpu)
     except TorchwheelError as error:
         code, code_problem = claimed_code(claims, name), str(error)
     return NativeLibrary(
@@ -337,18 +361,8 @@ def read_native(
         glibc=glibc_floor(library),
         needed=library.needed,
         links=links,
+        is_module=is_module,
     )
-
-
-def _gpu_code(path: Path, cpu: CpuTime) -> tuple[GpuCode, ...]:
-    """The GPU code of a library; by its headers alone where this Python has no zstd."""
-    try:
-        return read_gpu_code(path, cpu=cpu)
-    except NoZstdError:
-        # ROCm's headers are packed with the code.
-        if SECTION in section_names(path):
-            raise
-        return read_cuda_headers(path)
 
 
 def claimed_code(claims: Claims | None, file: str) -> tuple[GpuCode, ...]:

@@ -2,16 +2,17 @@
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from packaging.tags import sys_tags
+from packaging.tags import Tag, compatible_tags, cpython_tags, sys_tags
 from packaging.utils import canonicalize_name
 
 from torchwheel_runtime.doctor.case import Case, Package
 from torchwheel_runtime.doctor.dist_info import replace_command
 from torchwheel_runtime.doctor.native import NativeLibrary, is_of_torch
 from torchwheel_runtime.doctor.remedies import (
+    OF_DRIVER,
     OLD_STRING,
     comes_with_other_torch,
     is_idle,
@@ -21,6 +22,7 @@ from torchwheel_runtime.inspect.elf import qualified_name
 from torchwheel_runtime.text import join_names, quote
 from torchwheel_runtime.validate.findings import Finding
 from torchwheel_runtime.validate.torch_rules import OF_ITS_AUTHORS, install_command
+from torchwheel_runtime.versions import version_numbers
 
 
 def not_installed(case: Case) -> Iterator[Finding]:
@@ -82,7 +84,7 @@ def wrong_python(case: Case) -> Iterator[Finding]:
     """The wheel is for another Python."""
     package = case.package
     tags = package.info.tags if package.info else frozenset()
-    here = {(tag.interpreter, tag.abi) for tag in sys_tags()}
+    here = {(tag.interpreter, tag.abi) for tag in tags_of(case.machine.python)}
     if tags and here.isdisjoint((tag.interpreter, tag.abi) for tag in tags):
         supported = join_names(sorted({f"{tag.interpreter}-{tag.abi}" for tag in tags}))
         yield Finding(
@@ -90,6 +92,18 @@ def wrong_python(case: Case) -> Iterator[Finding]:
             f"the wheel is for {supported}; this is Python {case.machine.python}",
             fix=f"with this Python's own pip: {reinstall_command(package, 'python -m pip')}",
         )
+
+
+def tags_of(python: str, platforms: Sequence[str] = ("any",)) -> Iterable[Tag]:
+    """The tags of wheels that a Python takes: this one, or a CPython of another minor."""
+    numbers = version_numbers(python)[:2]
+    if numbers == sys.version_info[:2]:
+        return sys_tags()
+    interpreter = "cp" + "".join(map(str, numbers))
+    return (
+        *cpython_tags(numbers, platforms=platforms),
+        *compatible_tags(numbers, interpreter, platforms),
+    )
 
 
 def reinstall_command(package: Package, pip: str = "pip") -> str:
@@ -134,7 +148,7 @@ def failed_import(case: Case) -> Iterator[Finding]:
     """The import raised, crashed or hung."""
     package, done = case.package, case.package.imported
     where = f" ({done.where})" if done.where else ""
-    if done.how == "imported" or (done.how == "not found" and package.info is None):
+    if done.how in ("imported", "not tried") or (done.how == "not found" and package.info is None):
         return
     if _loaded_before_torch(case):
         says = f"{package.module} loads its library before torch is imported{where}"
@@ -176,15 +190,17 @@ _MAX_NAMES = 2
 
 
 def libraries_to_judge(package: Package) -> tuple[NativeLibrary, ...]:
-    """The loaded libraries; if none is loaded, the one to explain.
+    """The loaded libraries, or all of a package that was not imported; else the one to explain.
 
     That is one that the loader's messages name, else the one with the fewest faults.
     """
+    if package.imported.how == "not tried":
+        return package.natives
     if package.imported.how == "imported" and package.loaded:
         return package.loaded
     idle = [native for native in package.natives if not native.loaded]
     named = [native for native in idle if _is_named(native, " ".join(package.imported.unloaded))]
-    return tuple(sorted(named or idle, key=_fault_count)[:1])
+    return tuple(sorted(named or idle, key=fault_count)[:1])
 
 
 def wrong_machine(case: Case) -> Iterator[Finding]:
@@ -209,7 +225,9 @@ def missing_libraries(case: Case) -> Iterator[Finding]:
             yield Finding(
                 "library",
                 f"{who} asks for {soname}, which is not on this system",
-                fix=f"install what has {soname}, or add its folder to LD_LIBRARY_PATH",
+                fix="install NVIDIA's driver"
+                if soname in OF_DRIVER
+                else f"install what has {soname}, or add its folder to LD_LIBRARY_PATH",
                 of_torch=of_torch,
             )
 
@@ -289,7 +307,8 @@ def _is_named(native: NativeLibrary, messages: str) -> bool:
     return any(name in messages for name in (native.path.name, *asked))
 
 
-def _fault_count(native: NativeLibrary) -> int:
+def fault_count(native: NativeLibrary) -> int:
+    """How much the loader misses for a library."""
     if native.links is None:
         return 1 << 30
     links = native.links

@@ -25,7 +25,7 @@ PYTORCH = "https://download.pytorch.org/whl"
 """PyTorch's own index of builds, by toolkit."""
 _SO_MAJOR = re.compile(r"\.so\.(\d{1,3})", re.ASCII)
 _GPU_NAME = re.compile(r"cuda|hip", re.IGNORECASE)
-_OF_RELEASE = ("libcudart.", "libcublas", "libamdhip64.")
+_OF_RELEASE = ("libcudart.", "libcublas", "libnvrtc.", "libnvJitLink.", "libamdhip64.")
 """Libraries whose soname has the major release of the toolkit."""
 _OF_GPU_TORCH: tuple[tuple[Backend, tuple[str, ...]], ...] = (
     (
@@ -44,21 +44,26 @@ _OF_GPU_TORCH: tuple[tuple[Backend, tuple[str, ...]], ...] = (
     ),
 )
 """Libraries that come with a torch for these GPUs."""
+OF_DRIVER = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
+"""Libraries that come with NVIDIA's driver."""
 
 
 def comes_with_other_torch(soname: str, torch: Torch | None) -> bool:
     """Whether a library comes with a torch for GPUs, and not with the installed one."""
-    if torch is None:
-        return False
+    return torch is not None and comes_with(soname, torch) is False
+
+
+def comes_with(soname: str, torch: Torch) -> bool | None:
+    """Whether a library comes with this torch; None if it comes with no torch for GPUs."""
     for backend, prefixes in _OF_GPU_TORCH:
         if not soname.startswith(prefixes):
             continue
         if torch.backend != backend:
-            return True
+            return False
         found = _SO_MAJOR.search(soname)
         built = runtime_major(backend, torch.built_with(backend) or "")
-        return soname.startswith(_OF_RELEASE) and found is not None and found[1] != built
-    return False
+        return not (soname.startswith(_OF_RELEASE) and found is not None and found[1] != built)
+    return None
 
 
 def is_idle(case: Case) -> bool:

@@ -146,7 +146,7 @@ PYTHON = ("Py", "_Py")
 # A namespace of torch in Itanium mangling: its length, its name, then a name or an operator in it
 # (e.g. "ls").
 _CXX = re.compile(r"_Z.*?(?<!\d)(?:2at|3c10|5torch|6caffe2)(?=[0-9La-z])")
-_NESTED = re.compile(r"_ZN[KVr]*")
+_NESTED = re.compile(r"_ZN[KVr]*[RO]?")
 _LENGTH = re.compile(r"[1-9]\d*")
 
 

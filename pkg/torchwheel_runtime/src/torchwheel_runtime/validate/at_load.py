@@ -90,8 +90,9 @@ def check_driver(backend: Backend, release: str, installed: Driver | None) -> Fi
 
 
 def describe_driver(driver: Driver) -> str:
-    """E.g. "driver 580.95.05, for CUDA up to 13.0"."""
-    return f"driver {driver.version}" + (f", for CUDA up to {driver.cuda}" if driver.cuda else "")
+    """E.g. "driver 580.95.05, for CUDA up to 13.0"; the version is empty if it is not known."""
+    name = f"driver {driver.version}" if driver.version else "a driver"
+    return name + (f", for CUDA up to {driver.cuda}" if driver.cuda else "")
 
 
 _MANYLINUX = r"(?a)manylinux_(\d{1,9})_(\d{1,9})_\w+"
