@@ -76,11 +76,12 @@ class Inspection(PackageMetadata):
     @property
     def grafted(self) -> tuple[LibraryFacts, ...]:
         """Libraries in a folder NAME.libs, where auditwheel puts copies of others' libraries."""
-        return tuple(
-            library
-            for library in self.libraries
-            if any(part.endswith(".libs") for part in library.name.split("/")[:-1])
-        )
+        return tuple(library for library in self.libraries if in_libs_folder(library.name))
+
+
+def in_libs_folder(name: str) -> bool:
+    """Whether a file is in a folder NAME.libs."""
+    return any(part.endswith(".libs") for part in name.split("/")[:-1])
 
 
 def _place(member: str) -> str:
