@@ -258,7 +258,7 @@ def test_a_gate_that_is_lost_stops_it(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_other_code_stops_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split_wheels, "blocks_for", lambda library, _: [library.path.read_bytes()])
-    with pytest.raises(WheelError, match="the label sm8x has other code"):
+    with pytest.raises(WheelError, match="expected the plain wheel's code in the container"):
         run(tmp_path, wheel(tmp_path))
     assert not (tmp_path / "out").exists()
 
@@ -280,14 +280,17 @@ def changed(library: CudaLibrary, label: SplitLabel, path: Path) -> CudaLibrary:
 
 
 TAMPERED: dict[str, tuple[Callable[[bytes], bytes], str]] = {
-    "code": (lambda data: data.replace(b"only", b"Only"), "has other code in the container"),
-    "PTX": (lambda data: data.replace(b"address_size 64", b"address_size 32"), "has other code"),
-    "host code": (lambda data: data.replace(b"host", b"Host"), "other bytes from byte"),
-    "a longer file": (lambda data: data + b"\0", "bytes after its end"),
-    "all code": (lambda _: LIBRARY, "has other code in the container"),
+    "code": (lambda data: data.replace(b"only", b"Only"), "code in the container"),
+    "PTX": (
+        lambda data: data.replace(b"address_size 64", b"address_size 32"),
+        "code in the container",
+    ),
+    "host code": (lambda data: data.replace(b"host", b"Host"), "bytes from 0 to|bytes from .* on"),
+    "a longer file": (lambda data: data + b"\0", "wheel's size"),
+    "all code": (lambda _: LIBRARY, "code in the container"),
     "no section": (
         lambda data: data.replace(b".nv_fatbin", b".nv_fatbox"),
-        "other containers|no CUDA code",
+        "containers of GPU code",
     ),
 }
 
@@ -322,7 +325,7 @@ def test_sections_that_overlap_are_refused(tmp_path: Path) -> None:
     first, second = (table + 64 * n for n, size in enumerate(sizes) if size == len(ALL))
     content[second + 24 : second + 32] = content[first + 24 : first + 32]
     (tmp_path / "lib.so").write_bytes(content)
-    with pytest.raises(WheelError, match=r"the sections .* and .* overlap"):
+    with pytest.raises(WheelError, match="found shared ones"):
         read_cuda_library(tmp_path / "lib.so", "lib.so")
 
 
@@ -365,17 +368,16 @@ def test_any_library_has_the_same_code_for_each_gpu(
     require_same_code(plain, after, label)
     old, new = (path.read_bytes() for path in (plain.path, after.path))
     assert len(old) == len(new)
-    (of_old,), (of_new,) = plain.sections, after.sections
-    for one, other in zip(of_old.containers, of_new.containers, strict=True):
+    for one, other in zip(plain.containers, after.containers, strict=True):
         for gpu in (*label.gpus, *([NEWER] if newer else [])):
             codes = [
-                [data[of.at + e.header : of.at + e.end] for e in taken(found.entries, gpu)]
-                for data, of, found in ((old, of_old, one), (new, of_new, other))
+                [data[e.header : e.end] for e in taken(found.entries, gpu)]
+                for data, found in ((old, one), (new, other))
             ]
             assert codes[0] == codes[1]
         # Nothing else is left, and nothing of it can be found in the zeros.
         assert all(any(e in taken(other.entries, g) for g in label.targets) for e in other.entries)
-        assert not new[of_new.at + other.end : of_old.at + one.end].strip(b"\0")
+        assert not new[other.end : one.end].strip(b"\0")
 
 
 def test_a_section_of_many_empty_containers_is_refused(

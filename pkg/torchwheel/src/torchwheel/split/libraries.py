@@ -5,11 +5,11 @@ kept move to its beginning, its header gets the new size, and zeros fill the res
 keeps its size on disk, and the wheel shrinks, as zeros pack to a thousandth.
 """
 
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 from torchwheel.inspect.library_facts import kernels_of
 from torchwheel.split.labels import SplitLabel, kept, taken
@@ -29,37 +29,29 @@ _BLOCK = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
-class CodeSection:
-    """A section with fat binaries.
+class CudaLibrary:
+    """A library with CUDA code.
 
     Attributes:
-        name: the section's.
-        at: where it begins in the library.
-        containers: in their order.
+        name: its name in the wheel.
+        path: its file.
+        containers: with their places in the file, in order.
     """
 
     name: str
-    at: int
-    containers: tuple[Container, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class CudaLibrary:
-    """A library with CUDA code: its name in the wheel, its file, and its sections in order."""
-
-    name: str
     path: Path
-    sections: tuple[CodeSection, ...]
-
-    @property
-    def places(self) -> list[tuple[str, int, int]]:
-        """The section of each container, where it begins, and where the container begins in it."""
-        return [(of.name, of.at, one.at) for of in self.sections for one in of.containers]
+    containers: tuple[Container, ...]
 
     def entries(self, label: SplitLabel | None = None) -> Iterator[FatbinEntry]:
         """All modules, or those that a label keeps."""
-        for one in itertools.chain.from_iterable(of.containers for of in self.sections):
+        for one in self.containers:
             yield from one.entries if label is None else kept(one.entries, label)
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[Window]:
+        """Open its file."""
+        with self.path.open("rb") as file:
+            yield Window(file, 0, self.path.stat().st_size)
 
 
 def read_cuda_library(path: Path, name: str) -> CudaLibrary | None:
@@ -75,14 +67,14 @@ def read_cuda_library(path: Path, name: str) -> CudaLibrary | None:
                 "split; build a wheel for each"
             )
         found = [
-            CodeSection(section, elf.sections[section].offset, containers)
+            container.moved(elf.sections[section].offset)
             for section in cuda.SECTIONS
-            if (containers := tuple(read_containers(elf.window(section))))
+            for container in read_containers(elf.window(section))
         ]
     found.sort(key=lambda one: one.at)
     for one, other in itertools.pairwise(found):
-        if one.at + one.containers[-1].end > other.at:
-            raise WheelError(f"{name}: the sections {one.name} and {other.name} overlap")
+        if one.end > other.at:
+            raise WheelError(f"{name}: expected sections of their own bytes, found shared ones")
     return CudaLibrary(name, path, tuple(found)) if found else None
 
 
@@ -93,8 +85,8 @@ def archs_of_code(library: CudaLibrary) -> frozenset[CudaArch]:
     """
     found: set[CudaArch] = set()
     cpu = CpuTime()
-    for window, one in _open_containers(library):
-        for entry in one.entries:
+    with library.open() as window:
+        for entry in library.entries():
             arch = entry.arch.of_gpu
             cpu.check()
             with refuse_malformed(f"{library.name}: module at byte {entry.at}"):
@@ -105,49 +97,37 @@ def archs_of_code(library: CudaLibrary) -> frozenset[CudaArch]:
 
 def ptx_versions(library: CudaLibrary, label: SplitLabel) -> frozenset[str]:
     """The versions of the PTX that a GPU of a label has instead of machine code."""
-    found: set[str] = set()
-    for window, one in _open_containers(library):
-        needed = {entry for gpu in label.gpus for entry in taken(one.entries, gpu)}
-        modules = (read_module(window, entry) for entry in needed if entry.kind == "ptx")
-        found |= {module.ptx_version for module in modules if module.ptx_version}
-    return frozenset(found)
-
-
-def _open_containers(library: CudaLibrary) -> Iterator[tuple[Window, Container]]:
-    """All containers, each with the section that it is in."""
-    with open_elf(library.path, library.name) as elf:
-        for section in library.sections:
-            window = elf.window(section.name)
-            for one in section.containers:
-                yield window, one
+    needed = {
+        entry
+        for one in library.containers
+        for gpu in label.gpus
+        for entry in taken(one.entries, gpu)
+        if entry.kind == "ptx"
+    }
+    with library.open() as window:
+        versions = {read_module(window, entry).ptx_version for entry in needed}
+    return frozenset(filter(None, versions))
 
 
 def blocks_for(library: CudaLibrary, label: SplitLabel) -> Iterator[bytes]:
     """The bytes of a library with the modules of a label alone, block by block."""
-    with library.path.open("rb") as file:
+    with library.open() as window:
         done = 0
-        for section in library.sections:
-            for one in section.containers:
-                start, end = section.at + one.at, section.at + one.end
-                yield from _part(file, done, start)
-                modules = kept(one.entries, label)
-                size = sum(entry.room for entry in modules)
-                yield (header := container_header(size))
-                for entry in modules:
-                    yield from _part(file, section.at + entry.header, section.at + entry.end)
-                yield from _zeros(end - start - len(header) - size)
-                done = end
-        yield from _part(file, done, library.path.stat().st_size)
+        for one in library.containers:
+            yield from _blocks(window, done, one.at)
+            modules = kept(one.entries, label)
+            size = sum(entry.room for entry in modules)
+            yield (header := container_header(size))
+            for entry in modules:
+                yield from _blocks(window, entry.header, entry.end)
+            yield from _zeros(one.end - one.at - len(header) - size)
+            done = one.end
+        yield from _blocks(window, done, window.size)
 
 
-def _part(file: IO[bytes], at: int, end: int) -> Iterator[bytes]:
-    file.seek(at)
-    while at < end:
-        block = file.read(min(_BLOCK, end - at))
-        if not block:
-            raise WheelError(f"cut short: {end - at} bytes expected at byte {at}")
-        at += len(block)
-        yield block
+def _blocks(window: Window, at: int, end: int) -> Iterator[bytes]:
+    for start in range(at, end, _BLOCK):
+        yield window.read(start, min(_BLOCK, end - start))
 
 
 def _zeros(size: int) -> Iterator[bytes]:
@@ -164,51 +144,42 @@ def require_same_code(before: CudaLibrary, after: CudaLibrary | None, label: Spl
     Raises:
         WheelError: something differs, and where.
     """
-    if after is None or before.places != after.places:
-        raise WheelError(f"{before.name}: the label {label.name} has other containers of GPU code")
+
+    def differ(what: str) -> WheelError:
+        return WheelError(f"{before.name}: expected the plain wheel's {what} in {label.name}")
+
+    places = [[one.at for one in library.containers] for library in (before, after) if library]
+    if after is None or places[0] != places[1]:
+        raise differ("containers of GPU code")
     modules = done = 0
-    with before.path.open("rb") as old_file, after.path.open("rb") as new_file:
-        for old, new in zip(before.sections, after.sections, strict=True):
-            windows = [Window(file, old.at, 1 << 62) for file in (old_file, new_file)]
-            for one, other in zip(old.containers, new.containers, strict=True):
-                host = _part(old_file, done, old.at + one.at)
-                _require_equal(before, label, done, host, new_file)
-                done = old.at + one.end
-                pairs = {
-                    pair
-                    for gpu in label.targets
-                    for pair in itertools.zip_longest(
-                        taken(one.entries, gpu), taken(other.entries, gpu)
-                    )
-                }
-                same = {second for _, second in pairs} == {*other.entries}
-                for pair in pairs if same else ():
-                    first, second = (
-                        window.read(entry.header, entry.room) if entry else b""
-                        for window, entry in zip(windows, pair, strict=True)
-                    )
-                    same &= first == second
-                if not same:
-                    raise WheelError(
-                        f"{before.name}: the label {label.name} has other code in the container "
-                        f"at byte {old.at + one.at}"
-                    )
-                modules += len(pairs)
-        size = before.path.stat().st_size
-        _require_equal(before, label, done, _part(old_file, done, size), new_file)
-        if new_file.read(1):
-            raise WheelError(f"{before.name}: the label {label.name} has bytes after its end")
+    with before.open() as old, after.open() as new:
+        if old.size != new.size:
+            raise differ("size")
+        for one, other in zip(before.containers, after.containers, strict=True):
+            if not _same(old, new, done, one.at):
+                raise differ(f"bytes from {done} to {one.at}, which are no GPU code")
+            done = one.end
+            pairs = {
+                pair
+                for gpu in label.targets
+                for pair in itertools.zip_longest(
+                    taken(one.entries, gpu), taken(other.entries, gpu)
+                )
+            }
+            same = {second for _, second in pairs} == {*other.entries}
+            if not same or not all(
+                first
+                and second
+                and old.read(first.header, first.room) == new.read(second.header, second.room)
+                for first, second in pairs
+            ):
+                raise differ(f"code in the container at byte {one.at}")
+            modules += len(pairs)
+        if not _same(old, new, done, old.size):
+            raise differ(f"bytes from {done} on, which are no GPU code")
     return modules
 
 
-def _require_equal(
-    library: CudaLibrary, label: SplitLabel, at: int, blocks: Iterator[bytes], other: IO[bytes]
-) -> None:
-    other.seek(at)
-    for block in blocks:
-        if other.read(len(block)) != block:
-            raise WheelError(
-                f"{library.name}: the label {label.name} has other bytes from byte {at} on, "
-                "which are no GPU code"
-            )
-        at += len(block)
+def _same(old: Window, new: Window, at: int, end: int) -> bool:
+    pairs = zip(_blocks(old, at, end), _blocks(new, at, end), strict=True)
+    return all(one == other for one, other in pairs)

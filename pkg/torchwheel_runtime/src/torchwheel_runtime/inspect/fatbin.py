@@ -89,6 +89,14 @@ class Container:
     end: int
     entries: tuple[FatbinEntry, ...]
 
+    def moved(self, by: int) -> "Container":
+        """The same container with its places in the file, whose section begins at byte `by`."""
+        entries = (
+            dataclasses.replace(one, at=one.at + by, header=one.header + by, end=one.end + by)
+            for one in self.entries
+        )
+        return Container(self.at + by, self.end + by, tuple(entries))
+
 
 def container_header(size: int) -> bytes:
     """The header of a container whose modules have so many bytes."""
