@@ -74,8 +74,8 @@ class SplitWheel:
         label: the label.
         properties: those by which an installer takes it.
         size: bytes of the file.
-        kernels: how many kernels its machine code has, e.g. "61", or "61+" where not all were
-            counted.
+        kernels: how many kernels its machine code has, e.g. "61"; "61+" where not all were
+            counted, "-" where none was.
         compared: how many modules have the bytes of the plain wheel's.
     """
 
@@ -211,7 +211,8 @@ def _judge(target: Path, plain: Iterable[CheckResult]) -> str:
         raise TorchwheelError(f"{target.name}: expected the gates of the plain wheel, found {says}")
     targets = itertools.chain.from_iterable(library.targets for library in case.facts.libraries)
     counts = [one.kernels for one in targets if one.kind == "sass"]
-    return f"{sum(filter(None, counts))}{'+' if None in counts else ''}"
+    counted = sum(filter(None, counts))
+    return str(counted) if None not in counts else f"{counted}+" if counted else "-"
 
 
 def _compare(target: Path, libraries: Iterable[CudaLibrary], label: SplitLabel) -> int:
