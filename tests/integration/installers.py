@@ -24,6 +24,7 @@ from torchwheel.index.writer import IndexedWheel, build_index
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import Variant, select
 from torchwheel.pipeline.inputs import claims_of
+from torchwheel_runtime.variant_format import read_labels
 from wheelmaker import make_wheel
 
 ROOT = Path(__file__).parents[2]
@@ -200,3 +201,45 @@ class Installers:
                 )
             )
         return answers
+
+
+DRIVER, GPU = (f"NV_VARIANT_PROVIDER_FORCE_{name}" for name in ("CUDA_DRIVER_VERSION", "SM_ARCH"))
+
+
+class Uv:
+    """uv, which is told of a machine, an environment of its own, and the address of an index."""
+
+    def __init__(self, folder: Path, address: str) -> None:
+        self.folder, self.address = folder, address
+        subprocess.run([uv.find_uv_bin(), "venv", "--quiet", folder / "venv"], check=True)
+
+    def _pip_install(self, driver: str, gpu: str, *options: str, variants: bool) -> str:
+        """What `uv pip install` says of a machine."""
+        forced = {} if driver == "none" else {DRIVER: driver, GPU: gpu}
+        command = [uv.find_uv_bin(), "pip", "install", "--reinstall", "--verbose", "--no-config"]
+        command += ["--preview-features", "wheel-variants"] if variants else []
+        command += [
+            *options,
+            "--python",
+            str(self.folder / "venv"),
+            "--cache-dir",
+            str(self.folder / "uv"),
+        ]
+        command += ["--default-index", self.address, "demo"]
+        environ = {**os.environ, "NO_COLOR": "1", **forced}
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    def takes(self, driver: str = "none", gpu: str = "none", *, variants: bool = True) -> str:
+        """The file that uv takes on a machine."""
+        said = self._pip_install(driver, gpu, "--dry-run", variants=variants)
+        selected = re.search(r"Selecting: demo==\S+ \[\w+\] \((\S+)\)", said)
+        assert selected, said
+        return selected[1]
+
+    def installs(self, driver: str, gpu: str) -> list[str]:
+        """The labels of what uv installs on a machine: those of its variant.json."""
+        self._pip_install(driver, gpu, variants=True)
+        (file,) = (self.folder / "venv").glob("lib/python3*/site-packages/demo-*/variant.json")
+        return list(read_labels(file.read_bytes(), "variant.json"))

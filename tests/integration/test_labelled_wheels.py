@@ -7,7 +7,6 @@ variables of NVIDIA's provider, so the table needs no GPU.
 import json
 import os
 import platform
-import re
 import subprocess
 import sys
 import zipfile
@@ -15,9 +14,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-import uv
-from installers import ROOT, plain_server
+from installers import DRIVER, GPU, ROOT, Uv, plain_server
 
+from elfmaker import cubin, fatbin, linked, module, ptx
 from torchwheel.index.catalogue import Catalogue, read_wheel_entry
 from torchwheel.index.groups import groups_of
 from torchwheel.index.listing import Store, index_of
@@ -28,6 +27,9 @@ from torchwheel.inspect.wheel import read_wheel
 from torchwheel.matrix.load import load
 from torchwheel.matrix.variants import select
 from torchwheel.pipeline.inputs import claims_of
+from torchwheel.split.labels import parse_labels
+from torchwheel.split.wheels import SplitRequest, split
+from torchwheel_runtime.console import Quiet
 from torchwheel_runtime.variant_format import LOWER_BOUND, Properties, read_labels, split_name
 from torchwheel_runtime.versions import version_numbers
 from wheelmaker import make_wheel
@@ -36,7 +38,6 @@ pytestmark = pytest.mark.integration
 
 PAGE = ROOT / "docs" / "variants.md"
 GROUP = "cu130/torch2.13"
-DRIVER, GPU = (f"NV_VARIANT_PROVIDER_FORCE_{name}" for name in ("CUDA_DRIVER_VERSION", "SM_ARCH"))
 NOW = "2026-11-28T00:00:00Z"
 Golden = Callable[[str | Path, str], None]
 TITLES = ("CUDA of the driver", "GPU", "pip", "uv", "uv with the preview feature")
@@ -89,52 +90,13 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "index"
 
 
-class Uv:
-    """uv, an environment of its own, and the address of an index."""
-
-    def __init__(self, folder: Path, address: str) -> None:
-        self.folder, self.address = folder, address
-        subprocess.run([uv.find_uv_bin(), "venv", "--quiet", folder / "venv"], check=True)
-
-    def _pip_install(self, driver: str, gpu: str, *options: str, variants: bool) -> str:
-        """What `uv pip install` says of a machine."""
-        forced = {} if driver == "none" else {DRIVER: driver, GPU: gpu}
-        command = [uv.find_uv_bin(), "pip", "install", "--reinstall", "--verbose", "--no-config"]
-        command += ["--preview-features", "wheel-variants"] if variants else []
-        command += [
-            *options,
-            "--python",
-            str(self.folder / "venv"),
-            "--cache-dir",
-            str(self.folder / "uv"),
-        ]
-        command += ["--default-index", f"{self.address}/{GROUP}/", "demo"]
-        environ = {**os.environ, "NO_COLOR": "1", **forced}
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stderr
-
-    def takes(self, driver: str = "none", gpu: str = "none", *, variants: bool = True) -> str:
-        """The file that uv takes on a machine."""
-        said = self._pip_install(driver, gpu, "--dry-run", variants=variants)
-        selected = re.search(r"Selecting: demo==\S+ \[\w+\] \((\S+)\)", said)
-        assert selected, said
-        return selected[1]
-
-    def installs(self, driver: str, gpu: str) -> list[str]:
-        """The labels of what uv installs on a machine: those of its variant.json."""
-        self._pip_install(driver, gpu, variants=True)
-        (file,) = (self.folder / "venv").glob("lib/python3*/site-packages/demo-*/variant.json")
-        return list(read_labels(file.read_bytes(), "variant.json"))
-
-
 @pytest.fixture(scope="module", params=["HTML", "JSON"])
 def asked(
     request: pytest.FixtureRequest, index: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Uv]:
     server = plain_server if request.param == "HTML" else serve_in_background
     with server(index) as address:
-        yield Uv(tmp_path_factory.mktemp("uv"), address)
+        yield Uv(tmp_path_factory.mktemp("uv"), f"{address}/{GROUP}/")
 
 
 def label_of(file: str) -> str:
@@ -188,7 +150,47 @@ def test_a_withdrawn_label_is_not_taken(index: Path, tmp_path: Path) -> None:
         assert sorted(read_labels(labels, "x")) == ["cu12", "null", "rocm"]
         with serve_in_background(out) as address:
             (tmp_path / f"uv-{section}").mkdir()
-            assert label_of(Uv(tmp_path / f"uv-{section}", address).takes("13.0", "9.0")) == "cu12"
+            own_uv = Uv(tmp_path / f"uv-{section}", f"{address}/{GROUP}/")
+            assert label_of(own_uv.takes("13.0", "9.0")) == "cu12"
+
+
+def test_uv_takes_a_split_wheel(tmp_path: Path) -> None:
+    """Of those of anybody's wheel, on a page that anybody wrote: the one for the GPU."""
+    modules = [module(cubin(arch), arch) for arch in (75, 80, 86, 90)]
+    code = fatbin(*modules, module(ptx("sm_90"), 90))
+    library = linked(needed=("libcudart.so.13",), sections={".nv_fatbin": code})
+    plain = make_wheel(
+        tmp_path,
+        tag=f"py3-none-manylinux_2_17_{platform.machine()}",
+        files={"demo/_C.so": library},
+        claims=None,
+        requires=(),
+    )
+    labels = parse_labels(["sm75=7.5", "sm80=8.0", "sm86=8.6", "sm90=9.0+PTX"])
+    page = tmp_path / "simple" / "demo"
+    split(SplitRequest((plain,), labels, None, page), Quiet())
+    plain.rename(page / plain.name)
+    links = [f'<a href="{file.name}">{file.name}</a>' for file in page.iterdir()]
+    (page / "index.html").write_text("<!DOCTYPE html>\n" + "\n".join(links))
+    (tmp_path / "uv").mkdir()
+    with plain_server(tmp_path) as address:
+        own_uv = Uv(tmp_path / "uv", f"{address}/simple/")
+        found = {gpu: label_of(own_uv.takes("13.0", gpu)) for gpu in SPLIT}
+        assert found == SPLIT
+        assert label_of(own_uv.takes("12.9", "9.0")) == "plain"
+        assert own_uv.installs("13.0", "8.9") == ["sm86"]
+
+
+SPLIT = {
+    "7.5": "sm75",
+    "8.0": "sm80",
+    "8.6": "sm86",
+    "8.9": "sm86",
+    "9.0": "sm90",
+    # uv takes no PTX of another major version.
+    "12.0": "plain",
+    "7.0": "plain",
+}
 
 
 def test_the_page_has_the_table(golden: Golden) -> None:

@@ -131,7 +131,7 @@ ANYBODYS = {
     ),
     "an arch too few": (
         {"nvidia": {**RIGHT, "sm_arch": ("90_real",)}},
-        ["error sm_arch lacks 90_virtual, which its libraries have"],
+        ["warning sm_arch lacks 90_virtual, which its libraries have"],
     ),
     "an older driver": (
         {"nvidia": {**RIGHT, "cuda_version_lower_bound": ("11.8",)}},

@@ -61,6 +61,7 @@ AUDIENCES: Mapping[str, tuple[Command, ...]] = {
     ),
     "build wheels of an extension": (
         build.build,
+        build.split,
         machine.new_project,
         machine.adopt,
         build.matrix,

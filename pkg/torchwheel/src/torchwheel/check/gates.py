@@ -109,6 +109,11 @@ def judge_named(wheel: Path, max_size_mib: float | None = None) -> Judged:
     except TorchwheelError as error:
         unread = _unread_results(OF_NAMES, shorten_line(str(error)))
         return unread, _failures(unread)
+    return judge_case(case, max_size_mib)
+
+
+def judge_case(case: NamedCase, max_size_mib: float | None = None) -> Judged:
+    """The verdict of every gate on the facts of anybody's wheel, and its findings."""
 
     def sized() -> Iterable[Finding]:
         _require_size(case.facts.size, max_size_mib or 0)

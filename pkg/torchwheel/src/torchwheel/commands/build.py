@@ -1,4 +1,4 @@
-"""Commands that show the matrix and build from it: matrix, wheels, images, base-images, build."""
+"""Commands that make wheels: matrix, wheels, kernels, images, base-images, build, split."""
 
 import argparse
 import dataclasses
@@ -389,4 +389,49 @@ def build(options: argparse.Namespace) -> int:
             return 0
         record = build_sdist(request, cache_folder(), progress, options.from_shards)
     print(closing_text(record, options.dist))
+    return 0
+
+
+@command(
+    "split",
+    "Make a smaller wheel for each group of GPUs of anybody's wheel, without its sources.",
+    option(
+        "wheels",
+        metavar="wheel",
+        type=Path,
+        nargs="+",
+        help="all wheels of a release that are to be split",
+    ),
+    option(
+        "--label",
+        dest="labels",
+        metavar="NAME=ARCHS",
+        action="append",
+        default=[],
+        help='a label and its GPUs, e.g. sm90=9.0 or "sm12x=12.0;12.1+PTX", where +PTX is for '
+        "newer GPUs too; may be repeated (default: one for each major version)",
+    ),
+    option("--cuda", help="the CUDA release of a wheel that does not name it, e.g. 12.8"),
+    option(
+        "--out",
+        type=Path,
+        default=Path("dist/split"),
+        help="the output folder, which must be new (dist/split)",
+    ),
+    PROGRESS,
+    examples=(
+        "split sgl_kernel-0.3.21-cp310-abi3-manylinux2014_x86_64.whl",
+        "split dist/*.whl --label sm90=9.0 --label sm100=10.0+PTX",
+    ),
+    page="variants.md",
+)
+def split(options: argparse.Namespace) -> int:
+    """Write the labelled wheels and print a table of them."""
+    from torchwheel.split.labels import parse_labels
+    from torchwheel.split.wheels import SplitRequest, split
+
+    request = request_of(SplitRequest, options, labels=parse_labels(options.labels))
+    with Terminal().live_line() as progress:
+        text = split(request, progress)
+    print(text)
     return 0

@@ -288,14 +288,14 @@ def _cuda_modules(section: Window, cpu: CpuTime) -> Iterator[GpuTarget]:
                 f"or {budgets.GPU_CODE_BYTES} bytes of it"
             )
         try:
-            kernels = _kernels_of(section, entry)
+            kernels = kernels_of(section, entry)
         except (ValueError, struct.error, LookupError, TorchwheelError) as error:
             raise WheelError(f"module at byte {entry.at}: {error}") from error
         packings = (entry.packing,)
         yield GpuTarget(entry.kind, entry.arch, 1, kernels, entry.size, entry.packed, packings)
 
 
-def _kernels_of(section: Window, entry: FatbinEntry) -> int | None:
+def kernels_of(section: Window, entry: FatbinEntry) -> int | None:
     """How many kernels a module has, after a look at whether it is what its header says."""
     if entry.kind == "ptx":
         return None

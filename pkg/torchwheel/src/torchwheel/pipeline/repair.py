@@ -12,7 +12,7 @@ import re
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
@@ -240,24 +240,43 @@ def _metadata(text: str, version: str, torch: str) -> str:
     return "\n".join([*lines, f"Requires-Dist: torch{torch}"]) + (blank + body or "\n")
 
 
-def pack(members: dict[str, bytes], record: str, target: Path) -> None:
-    """Write a wheel whose bytes depend on `members` alone."""
+def pack(
+    members: Mapping[str, bytes | Iterable[bytes]],
+    record: str,
+    target: Path,
+    executable: Collection[str] = (),
+) -> None:
+    """Write a wheel whose bytes depend on its files alone.
+
+    Args:
+        members: the files by name; one that is not to be held in memory comes in blocks.
+        record: the name of RECORD, which is made here.
+        target: the file to write.
+        executable: files with a permission to execute; libraries have it anyway.
+    """
     table = io.StringIO()
     rows = csv.writer(table, lineterminator="\n")
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         # The dist-info folder last, as PEP 427 recommends.
         for name in sorted(members, key=lambda n: (".dist-info/" in n, n)):
-            data = members[name]
-            rows.writerow([name, record_hash(hashlib.sha256(data).digest()), len(data)])
-            _add(archive, name, data)
+            rows.writerow([name, *_add(archive, name, members[name], name in executable)])
         rows.writerow([record, "", ""])
         _add(archive, record, table.getvalue().encode())
 
 
-def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
+def _add(
+    archive: zipfile.ZipFile, name: str, data: bytes | Iterable[bytes], executable: bool = False
+) -> tuple[str, int]:
+    """Write a file, and return its hash and size for RECORD."""
     info = zipfile.ZipInfo(name, _DATE)
     info.compress_type = zipfile.ZIP_DEFLATED
     info.create_system = 3
-    mode = 0o755 if name.endswith(".so") else 0o644
+    mode = 0o755 if executable or name.endswith(".so") else 0o644
     info.external_attr = (0o100000 | mode) << 16
-    archive.writestr(info, data)
+    digest, size = hashlib.sha256(), 0
+    with archive.open(info, "w") as file:
+        for block in (data,) if isinstance(data, bytes) else data:
+            digest.update(block)
+            size += len(block)
+            file.write(block)
+    return record_hash(digest.digest()), size

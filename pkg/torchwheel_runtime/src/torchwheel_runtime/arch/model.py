@@ -61,6 +61,11 @@ class CudaArch:
         """The arch of its machine code or PTX, which does not tell whether both are there."""
         return self.with_ptx(False)
 
+    @property
+    def of_gpu(self) -> "CudaArch":
+        """The arch as a GPU has it: "9.0" for "9.0a"."""
+        return CudaArch(self.major, self.minor)
+
     def with_ptx(self, ptx: bool = True) -> "CudaArch":
         """The same arch, with PTX or without."""
         return dataclasses.replace(self, ptx=ptx)

@@ -22,7 +22,7 @@ def machine_code_runs_on(arch: Arch, device: Arch) -> bool:
     agree about a feature that both name.
     """
     if isinstance(arch, CudaArch) and isinstance(device, CudaArch):
-        code, gpu = _number(arch), _number(device)
+        code, gpu = number_of(arch), number_of(device)
         if arch.suffix == "a" or not _integrated().isdisjoint({code, gpu}):
             return code == gpu
         return code[0] == gpu[0] and code[1] <= gpu[1]
@@ -45,18 +45,18 @@ def ptx_runs_on(arch: Arch, device: Arch) -> bool:
         return False
     if arch.suffix:
         return machine_code_runs_on(arch, device)
-    return _number(arch) <= _number(device)
+    return number_of(arch) <= number_of(device)
 
 
 def as_numbered(arch: CudaArch, archs: Iterable[Arch]) -> CudaArch:
     """The arch by its number among those of a toolkit: "10.1" for "11.0" before CUDA 13."""
-    wanted = (_number(arch), arch.suffix)
+    wanted = (number_of(arch), arch.suffix)
     nvidia = (one for one in archs if isinstance(one, CudaArch))
-    return next((one for one in nvidia if (_number(one), one.suffix) == wanted), arch)
+    return next((one for one in nvidia if (number_of(one), one.suffix) == wanted), arch)
 
 
-def _number(arch: CudaArch) -> tuple[int, ...]:
-    """Major and minor version in the numbering of today's toolkits."""
+def number_of(arch: CudaArch) -> tuple[int, ...]:
+    """Major and minor version in the numbering of today's toolkits: (11, 0) for "10.1" too."""
     return _renamed().get((arch.major, arch.minor), (arch.major, arch.minor))
 
 

@@ -6,12 +6,13 @@ tests compare what is read here with cuobjdump.
 """
 
 import dataclasses
+import itertools
 import re
 import struct
 from collections.abc import Iterator
 from typing import Literal
 
-from torchwheel_runtime.arch.model import Arch, parse_binary_name
+from torchwheel_runtime.arch.model import Arch, CudaArch, parse_binary_name
 from torchwheel_runtime.inspect import budgets
 from torchwheel_runtime.inspect.elf import GpuCode
 from torchwheel_runtime.inspect.elf_file import CUDA, elf_of_bytes, machine_name, refuse_malformed
@@ -55,14 +56,51 @@ class FatbinEntry:
         at: where its code begins in the section.
         packed: bytes of its code in the section.
         size: bytes of its code.
+        header: where its header begins in the section.
+        end: where the next module begins, or its container ends.
     """
 
     kind: Literal["ptx", "sass"]
-    arch: Arch
+    arch: CudaArch
     packing: Literal["none", "lz4", "zstd"]
     at: int
     packed: int
     size: int
+    header: int
+    end: int
+
+    @property
+    def room(self) -> int:
+        """Bytes of its header and its code in the section."""
+        return self.end - self.header
+
+
+@dataclasses.dataclass(frozen=True)
+class Container:
+    """Modules of the same sources for several archs, of which the driver takes one.
+
+    Attributes:
+        at: where its header begins in the section.
+        end: where it ends.
+        entries: its modules, in its order; a container may have none.
+    """
+
+    at: int
+    end: int
+    entries: tuple[FatbinEntry, ...]
+
+    def moved(self, by: int) -> "Container":
+        """The same container with its places in the file, whose section begins at byte `by`."""
+        entries = (
+            dataclasses.replace(one, at=one.at + by, header=one.header + by, end=one.end + by)
+            for one in self.entries
+        )
+        return Container(self.at + by, self.end + by, tuple(entries))
+
+
+def container_header(size: int) -> bytes:
+    """The header of a container whose modules have so many bytes."""
+    return _CONTAINER.pack(MAGIC, _VERSION, _CONTAINER.size, size)
 
 
 def read_fatbin(section: Window, cpu: CpuTime) -> tuple[GpuCode, ...]:
@@ -77,7 +115,7 @@ def read_fatbin(section: Window, cpu: CpuTime) -> tuple[GpuCode, ...]:
                 f"more than {budgets.MODULES} modules of GPU code, "
                 f"or {budgets.GPU_CODE_BYTES} bytes of it"
             )
-        module = _read_module(section, entry)
+        module = read_module(section, entry)
         kernels += len(module.kernels)
         if kernels > budgets.KERNELS:
             raise WheelError(f"more than {budgets.KERNELS} kernels")
@@ -87,23 +125,35 @@ def read_fatbin(section: Window, cpu: CpuTime) -> tuple[GpuCode, ...]:
 
 def read_entries(section: Window) -> Iterator[FatbinEntry]:
     """The headers of all modules; a WheelError if the section holds anything else."""
-    at = 0
+    return itertools.chain.from_iterable(one.entries for one in read_containers(section))
+
+
+def read_containers(section: Window) -> Iterator[Container]:
+    """The containers of a section, without their code; a WheelError for anything else in it."""
+    at = containers = modules = 0
     while (at := section.skip_zeros(at)) < section.size:
         # A container begins at a multiple of 8 bytes, and so do zeros before it.
         at -= at % 8
         magic, version, header, size = _CONTAINER.unpack(section.read(at, _CONTAINER.size))
         if magic != MAGIC or version != _VERSION or header != _CONTAINER.size:
             raise WheelError(f"byte {at}: no container of GPU code of a known version")
-        at += header
+        start, at = at, at + header
         end = at + size
         if end > section.size:
             raise WheelError(f"byte {at}: a container leads out of its section (cut short?)")
+        entries: list[FatbinEntry] = []
         while at < end:
-            entry, at = _entry(section, at, end)
-            yield entry
+            entries.append(_entry(section, at, end))
+            at = entries[-1].end
+            if len(entries) + modules > budgets.MODULES:
+                raise WheelError(f"more than {budgets.MODULES} modules of GPU code")
+        containers, modules = containers + 1, modules + len(entries)
+        if containers > budgets.MODULES:
+            raise WheelError(f"more than {budgets.MODULES} containers of GPU code")
+        yield Container(start, end, tuple(entries))
 
 
-def _entry(section: Window, at: int, end: int) -> tuple[FatbinEntry, int]:
+def _entry(section: Window, at: int, end: int) -> FatbinEntry:
     fields = _ENTRY.unpack(section.read(at, _ENTRY.size))
     number, _, header, room, packed, _, _, _, arch, _, _, flags, _, size = fields
     start = at + header
@@ -129,10 +179,12 @@ def _entry(section: Window, at: int, end: int) -> tuple[FatbinEntry, int]:
         found = parse_binary_name(f"sm_{arch}{suffix}")
     except ValueError as error:
         raise WheelError(f"byte {at}: GPU code for {arch}{suffix}, which is no GPU") from error
-    return FatbinEntry(kind, found, packing, start, packed, size), start + room
+    assert isinstance(found, CudaArch)  # noqa: S101 - no other has such a name
+    return FatbinEntry(kind, found, packing, start, packed, size, at, start + room)
 
 
-def _read_module(section: Window, entry: FatbinEntry) -> GpuCode:
+def read_module(section: Window, entry: FatbinEntry) -> GpuCode:
+    """A module with its kernels; of PTX its beginning is read, which must name the arch."""
     where = f"module at byte {entry.at}"
     with refuse_malformed(where):
         packed = section.read(entry.at, entry.packed)

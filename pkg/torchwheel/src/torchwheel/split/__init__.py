@@ -1,0 +1,1 @@
+"""Labelled wheels of anybody's wheel: `torchwheel split`."""
