@@ -17,7 +17,7 @@ from torchwheel_runtime.arch.model import CudaArch
 from torchwheel_runtime.inspect import cuda, hip
 from torchwheel_runtime.inspect.elf_file import open_elf, refuse_malformed
 from torchwheel_runtime.inspect.fatbin import (
-    Container,
+    FatbinContainer,
     FatbinEntry,
     container_header,
     read_containers,
@@ -40,7 +40,7 @@ class CudaLibrary:
 
     name: str
     path: Path
-    containers: tuple[Container, ...]
+    containers: tuple[FatbinContainer, ...]
 
     def entries(self, label: SplitLabel | None = None) -> Iterator[FatbinEntry]:
         """All modules, or those that a label keeps."""

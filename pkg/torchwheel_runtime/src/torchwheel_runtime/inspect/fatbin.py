@@ -76,7 +76,7 @@ class FatbinEntry:
 
 
 @dataclasses.dataclass(frozen=True)
-class Container:
+class FatbinContainer:
     """Modules of the same sources for several archs, of which the driver takes one.
 
     Attributes:
@@ -89,13 +89,13 @@ class Container:
     end: int
     entries: tuple[FatbinEntry, ...]
 
-    def moved(self, by: int) -> "Container":
+    def moved(self, by: int) -> "FatbinContainer":
         """The same container with its places in the file, whose section begins at byte `by`."""
         entries = (
             dataclasses.replace(one, at=one.at + by, header=one.header + by, end=one.end + by)
             for one in self.entries
         )
-        return Container(self.at + by, self.end + by, tuple(entries))
+        return FatbinContainer(self.at + by, self.end + by, tuple(entries))
 
 
 def container_header(size: int) -> bytes:
@@ -128,7 +128,7 @@ def read_entries(section: Window) -> Iterator[FatbinEntry]:
     return itertools.chain.from_iterable(one.entries for one in read_containers(section))
 
 
-def read_containers(section: Window) -> Iterator[Container]:
+def read_containers(section: Window) -> Iterator[FatbinContainer]:
     """The containers of a section, without their code; a WheelError for anything else in it."""
     at = containers = modules = 0
     while (at := section.skip_zeros(at)) < section.size:
@@ -150,7 +150,7 @@ def read_containers(section: Window) -> Iterator[Container]:
         containers, modules = containers + 1, modules + len(entries)
         if containers > budgets.MODULES:
             raise WheelError(f"more than {budgets.MODULES} containers of GPU code")
-        yield Container(start, end, tuple(entries))
+        yield FatbinContainer(start, end, tuple(entries))
 
 
 def _entry(section: Window, at: int, end: int) -> FatbinEntry:
