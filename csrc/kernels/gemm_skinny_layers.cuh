@@ -145,7 +145,7 @@ __device__ __forceinline__ void run_by_layers(ProblemShape shape, typename L::T*
                                               const typename L::T* bias) {
   FUSEDOPS_DYNAMIC_SHARED(char, memory);
   const int warp = threadIdx.x / warp::kWidth, lane = threadIdx.x % warp::kWidth;
-  const std::int64_t cluster = blockIdx.x / cluster::size();
+  const std::int64_t cluster = cluster::number();
   const std::int64_t first = cluster * (shape.gated ? L::kPlaces / 2 : L::kPlaces);
   const shared::Address slots = shared::address_of(memory);
   LayerSource<L> source(shape, x, weight, slots, first);

@@ -119,7 +119,7 @@ __device__ __forceinline__ void run_by_rows(ProblemShape shape, typename L::T* y
   const int warp = threadIdx.x / warp::kWidth, lane = threadIdx.x % warp::kWidth;
   // The columns of y that a cluster computes.
   const int width = shape.gated ? L::kPlaces / 2 : L::kPlaces;
-  const std::int64_t first = blockIdx.x / cluster::size() * std::int64_t{width};
+  const std::int64_t first = cluster::number() * std::int64_t{width};
   const SumRange part(shape.inner, L::kChunk);
   RowSource<L> source(shape, x, weight, first, part);
   source.ask_for();

@@ -163,8 +163,8 @@ FUSEDOPS_DEVICE void add_products(float (&sums)[kSums], float (&x)[V], float (&g
   if constexpr (kSums > 2) sums[2] += plain;
 }
 
-// The same for long rows, in clusters (row_cluster.cuh). The sums of g (x - mean) become those of
-// g n once the deviation is known.
+// The same for long rows, in clusters (row_cluster.cuh). Sums are taken relative to the mean of the
+// block (BlockSum). Those of g (x - mean) become those of g n once the deviation is known.
 template <class F, RowLayout kLayout>
 __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
     backward_cluster_kernel(const NormBackwardTensors t, Scale<float>* __restrict__ scales,
@@ -174,21 +174,23 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
     using Part = row_cluster::ClusterRow<2>;
     constexpr int V = kLanes<T>, kSums = F::kCentered ? 3 : 2;  // of squares, g n, g
     constexpr int kBatch = 2;
-    __shared__ row_cluster::Room<1> room;
-    __shared__ row_cluster::Room<kSums> more_room;
+    __shared__ float of_warp[kSums + 2][kMostWarps];
+    __shared__ row_cluster::Exchange<kSums + (F::kCentered ? 2 : 0)> room;
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
-    overlap::wait();
+    overlap::wait_in_turn();
     const auto* const x_data = static_cast<const T*>(t.x);
     const auto* const grad_data = static_cast<const T*>(t.grad);
     const auto* const gamma_data = static_cast<const T*>(t.gamma);
     const auto* const more_data = static_cast<const T*>(t.grad_sum);
     auto* const out = static_cast<T*>(t.grad_x);
-    const std::int64_t row = blockIdx.x / cluster::size();
+    const std::int64_t row = cluster::number();
     const RowSlice<T, kLayout> p(row, cols);
     const std::int64_t begin = p.row + p.span.head;
     const Part part(places, held, static_cast<unsigned>(p.span.vectors));
     const Packed* const in[2] = {as_packed(x_data + begin), as_packed(grad_data + begin)};
+    row_cluster::open(room);
     part.start(in);
+    cluster::wait();
     const bool has_edge = !p.kWhole && part.own < static_cast<unsigned>(p.span.edges);
     const std::int64_t edge_column = p.span.template edge<V>(static_cast<int>(part.own));
     float edge_x = 0, edge_g = 0;
@@ -196,16 +198,18 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
       edge_x = widen(x_data[p.row + edge_column]);
       edge_g = widen(grad_data[p.row + edge_column]) * widen(gamma_data[edge_column]);
     }
-    float mean[1] = {0};
+    float mean = 0;
+    BlockSum block{};
     if constexpr (F::kCentered) {
-      mean[0] = edge_x;
+      float sum[2] = {edge_x, static_cast<float>(part.count() * V + has_edge)};
       part.first_pass(in, [&](unsigned, const Part::OfInputs& of) {
         float x[V];
         widen<T>(x, of[0]);
-        mean[0] += sum_of_lanes(x, [](float each) { return each; });
+        sum[0] += sum_of_lanes(x, [](float each) { return each; });
       });
-      row_cluster::sum_of_row(mean, room);
-      mean[0] = c.exact_mean(mean[0]);
+      row_cluster::sum_of_block(sum, of_warp + kSums);
+      block = {sum[0], sum[1]};
+      mean = block.mean();
     }
     Vector<T> gammas[kBatch];
     const auto ask = [&](unsigned v, int j) { gammas[j] = p.columns(gamma_data, v); };
@@ -215,7 +219,7 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
       widen(gamma, gammas[j]);
       widen<T>(x, of[0]);
       widen<T>(g, of[1]);
-      add_products(sums, x, g, gamma, mean[0]);
+      add_products(sums, x, g, gamma, mean);
     };
     if constexpr (F::kCentered) {
       part.template next_pass<kBatch>(in, ask, sum);
@@ -223,18 +227,32 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
       part.template first_pass<kBatch, false>(in, ask, sum);
     }
     if (has_edge) {
-      sums[0] += (edge_x - mean[0]) * (edge_x - mean[0]);
-      sums[1] += edge_g * (edge_x - mean[0]);
+      sums[0] += (edge_x - mean) * (edge_x - mean);
+      sums[1] += edge_g * (edge_x - mean);
       if (F::kCentered) sums[kSums - 1] += edge_g;
     }
-    row_cluster::sum_of_row(sums, more_room);
-    cluster::arrive();  // waits at the end: other blocks read this one's sums until here
+    row_cluster::sum_of_block(sums, of_warp);
+    if constexpr (F::kCentered) {
+      float all[5] = {block.sum, block.count, sums[0], sums[1], sums[2]};
+      row_cluster::exchange(all, room);
+      const BlockSum one{all[0], all[1]};
+      float row[1] = {one.sum};
+      row_cluster::sum_of_blocks(row);
+      mean = c.exact_mean(row[0]);
+      const float apart = one.mean() - mean;
+      sums[0] = fmaf(one.count, apart * apart, all[2]);
+      sums[1] = fmaf(apart, all[4], all[3]);
+      sums[2] = all[4];
+    } else {
+      row_cluster::exchange(sums, room);
+    }
+    row_cluster::sum_of_blocks(sums);
     const float scale = math::inverse_sqrt(fmaf(sums[0], c.inverse_n, c.eps));
     const float mean_gn = sums[1] * scale * c.inverse_n;
     const float mean_g = F::kCentered ? sums[kSums - 1] * c.inverse_n : 0;
-    if (part.own == 0) scales[row] = {mean[0], scale};
+    if (part.own == 0) scales[row] = {mean, scale};
     const auto of_x = [&](float g, float x) {
-      return scale * (g - mean_g - (x - mean[0]) * scale * mean_gn);
+      return scale * (g - mean_g - (x - mean) * scale * mean_gn);
     };
     part.template next_pass<kBatch>(in, ask,
                                     [&](unsigned v, const Part::OfInputs& of, bool, int j) {
@@ -253,7 +271,6 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
       const std::int64_t to = p.row + edge_column;
       out[to] = narrow<T>(of_x(edge_g, edge_x) + (more_data ? widen(more_data[to]) : 0));
     }
-    cluster::wait();
   }
 }
 

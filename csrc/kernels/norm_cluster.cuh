@@ -74,6 +74,16 @@ FUSEDOPS_DEVICE void write_edge(const Tensors<typename F::T>& t, std::int64_t ro
   t.y[row + column] = narrow<T>(y);
 }
 
+// The part of a row that a block has, in a norm of centered rows: the sum and the number of its
+// elements. Squares are taken relative to the mean of the block, and brought to that of the row
+// once both are known: so the blocks exchange what they have once (Chan, Golub & LeVeque, "Updating
+// formulae and a pairwise algorithm for computing sample variances", 1979).
+struct BlockSum {
+  float sum, count;
+
+  FUSEDOPS_DEVICE float mean() const { return count > 0 ? sum / count : 0; }
+};
+
 template <class F, RowLayout kLayout>
 __global__ void __launch_bounds__(row_cluster::kMostThreads,
                                   F::kAdds == Adds::nothing && kLayout == RowLayout::whole ? 3 : 2)
@@ -87,15 +97,18 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
     // Vectors whose columns are on their way at once; measured (H100).
     constexpr int kBatch = kLayout == RowLayout::shifted ? 1 : kAdds ? 4 : 2;
     using Part = row_cluster::ClusterRow<kInputs>;
-    __shared__ row_cluster::Room<1> rooms[2];
+    __shared__ float of_warp[3][kMostWarps];
+    __shared__ row_cluster::Exchange<F::kCentered ? 3 : 1> room;
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
     overlap::wait_in_turn();
-    const RowSlice<T, kLayout> p(blockIdx.x / cluster::size(), cols);
+    const RowSlice<T, kLayout> p(cluster::number(), cols);
     const Part part(places, held, static_cast<unsigned>(p.span.vectors));
     const Packed* in[kInputs];
     in[0] = as_packed(t.x + p.row + p.span.head);
     if constexpr (kAdds) in[1] = as_packed(t.residual + p.row + p.span.head);
+    row_cluster::open(room);
     part.start(in);
+    cluster::wait();
     const bool has_edge = !p.kWhole && part.own < static_cast<unsigned>(p.span.edges);
     const std::int64_t edge_column = p.span.template edge<V>(static_cast<int>(part.own));
     const float edge = has_edge ? load_edge<F>(t, p.row, edge_column) : 0;
@@ -115,23 +128,24 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
       }
     };
 
-    float mean[1] = {0}, squares[1] = {0};
-    const auto square = [&](float x) { return (x - mean[0]) * (x - mean[0]); };
+    float mean = 0, total = 0, squares[1] = {0};
+    const auto square = [&](float x) { return (x - mean) * (x - mean); };
     part.template first_pass<kBatch, kAdds>(
         in, ask_bias, [&](unsigned, typename Part::OfInputs& of, bool is_held, int j) {
           float x[V];
           add_up<F>(x, of, biases[j]);
           if (kAdds && is_held) memcpy(&of, x, sizeof(x));
           if constexpr (F::kCentered) {
-            mean[0] += sum_of_lanes(x, [](float each) { return each; });
+            total += sum_of_lanes(x, [](float each) { return each; });
           } else {
             squares[0] += sum_of_lanes(x, square);
           }
         });
     if constexpr (F::kCentered) {
-      mean[0] += edge;
-      row_cluster::sum_of_row(mean, rooms[0]);
-      mean[0] = c.exact_mean(mean[0]);
+      float sums[2] = {total + edge, static_cast<float>(part.count() * V + has_edge)};
+      row_cluster::sum_of_block(sums, of_warp);
+      const BlockSum block{sums[0], sums[1]};
+      mean = block.mean();
       part.template next_pass<2>(
           in, [](unsigned, int) {},
           [&](unsigned v, const typename Part::OfInputs& of, bool is_held, int j) {
@@ -139,10 +153,21 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
             get(x, of, v, is_held, j);
             squares[0] += sum_of_lanes(x, square);
           });
+      if (has_edge) squares[0] += square(edge);
+      row_cluster::sum_of_block(squares, of_warp + 2);
+      float all[3] = {block.sum, block.count, squares[0]};
+      row_cluster::exchange(all, room);
+      const BlockSum one{all[0], all[1]};
+      float row[1] = {one.sum};
+      row_cluster::sum_of_blocks(row);
+      mean = c.exact_mean(row[0]);
+      squares[0] = fmaf(one.count, square(one.mean()), all[2]);
+    } else {
+      if (has_edge) squares[0] += square(edge);
+      row_cluster::sum_of_block(squares, of_warp);
+      row_cluster::exchange(squares, room);
     }
-    if (has_edge) squares[0] += square(edge);
-    row_cluster::sum_of_row(squares, rooms[1]);
-    cluster::arrive();  // waits at the end: other blocks read this one's sums until here
+    row_cluster::sum_of_blocks(squares);
     const float scale = math::inverse_sqrt(fmaf(squares[0], c.inverse_n, c.eps));
     part.template next_pass<kBatch>(
         in,
@@ -157,11 +182,10 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
           get(x, of, v, is_held, j);
           const std::int64_t to = p.row + p.span.head + std::int64_t{v} * V;
           if (kAdds && t.sum) store(t.sum + to, narrow<T>(x));
-          normalize<F>(x, mean[0], scale, gamma, beta);
+          normalize<F>(x, mean, scale, gamma, beta);
           store(t.y + to, narrow<T>(x));
         });
-    if (has_edge) write_edge<F>(t, p.row, edge_column, edge, mean[0], scale);
-    cluster::wait();
+    if (has_edge) write_edge<F>(t, p.row, edge_column, edge, mean, scale);
   }
 }
 

@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(S::kBlock, S::kBlocks)
   __shared__ float shared[2][kMostWarps + 1];
   std::int64_t row = blockIdx.x;
   if constexpr (S::kNarrow) row = row * blockDim.y + threadIdx.y;
-  if constexpr (S::kClusters) row = blockIdx.x / cluster::size();
+  if constexpr (S::kClusters) row = cluster::number();
   // Threads past the last row compute that row again and do not write: a reduction needs all
   // threads of a warp.
   const bool live = !S::kNarrow || row < rows;

@@ -61,6 +61,11 @@ class ClusterRow {
   FUSEDOPS_DEVICE ClusterRow(Packed* places, unsigned held, unsigned vectors)
       : places_(places + threadIdx.x), vectors_(vectors), end_(min(vectors, own + held * all)) {}
 
+  // The thread's vectors.
+  FUSEDOPS_DEVICE unsigned count() const {
+    return vectors_ > own ? (vectors_ - own + all - 1) / all : 0;
+  }
+
   // Starts to copy the vectors that are held.
   FUSEDOPS_DEVICE void start(const Starts& rows) const {
     Packed* place = places_;
@@ -145,37 +150,78 @@ class ClusterRow {
   const unsigned end_;  // the thread holds its vectors before this one
 };
 
-// Room for one reduction.
+// Where the blocks of a row leave kCount values for each other, once.
 template <int kCount>
-struct Room {
-  float of_warp[kCount][kMostWarps], of_block[kCount];
+struct Exchange {
+  float of_block[kCount][cluster::kMostBlocks];
+  cluster::Mailbox box;
 };
 
-// Adds up kCount values over the threads of the cluster, in an order that depends on the layout
-// alone. The block may end after the cluster's next barrier.
+// Room for a sum of kCount values over the threads of a row.
 template <int kCount>
-FUSEDOPS_DEVICE void sum_of_row(float (&values)[kCount], Room<kCount>& room) {
+struct Room : Exchange<kCount> {
+  float of_warp[kCount][kMostWarps];
+};
+
+// Opens exchanges. All threads call it, and cluster::wait() before the first exchange: until then
+// other blocks may not have opened theirs.
+template <int... kCounts>
+FUSEDOPS_DEVICE void open(Exchange<kCounts>&... rooms) {
+  if (threadIdx.x == 0) (cluster::open(rooms.box, kCounts * cluster::size()), ...);
+  cluster::arrive_relaxed();
+}
+
+// Gives all blocks this block's values, which each of its threads passes, and each thread those of
+// block number `lane % kMostBlocks`, or zeros if there is none.
+template <int kCount>
+FUSEDOPS_DEVICE void exchange(float (&values)[kCount], Exchange<kCount>& room) {
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    if (threadIdx.x < cluster::size()) {
+      cluster::send(values[i], room.of_block[i][cluster::rank()], room.box, threadIdx.x);
+    }
+  }
+  cluster::receive(room.box);
+  const unsigned block = threadIdx.x % cluster::kMostBlocks;
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) {
+    values[i] = block < cluster::size() ? room.of_block[i][block] : 0;
+  }
+}
+
+// Adds up kCount values over the threads of the block. `of_warp` may be used again after the
+// block's next barrier.
+template <int kCount>
+FUSEDOPS_DEVICE void sum_of_block(float (&values)[kCount], float (*of_warp)[kMostWarps]) {
   constexpr unsigned kWarps = kMostThreads / warp::kWidth;
   const unsigned lane = threadIdx.x % warp::kWidth, warps = blockDim.x / warp::kWidth;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     values[i] = warp::reduce(values[i], warp::kWidth, Sum{});
-    if (lane == 0) room.of_warp[i][threadIdx.x / warp::kWidth] = values[i];
+    if (lane == 0) of_warp[i][threadIdx.x / warp::kWidth] = values[i];
   }
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    values[i] = lane % kWarps < warps ? room.of_warp[i][lane % kWarps] : 0;
+    values[i] = lane % kWarps < warps ? of_warp[i][lane % kWarps] : 0;
     values[i] = warp::reduce(values[i], kWarps, Sum{});
-    if (threadIdx.x == 0) room.of_block[i] = values[i];
   }
-  cluster::sync();
-  const unsigned block = lane % cluster::kMostBlocks;
+}
+
+// Adds up what each of the blocks' threads passes for its block of number lane % kMostBlocks.
+template <int kCount>
+FUSEDOPS_DEVICE void sum_of_blocks(float (&values)[kCount]) {
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    values[i] = block < cluster::size() ? cluster::read(room.of_block[i], block) : 0;
-    values[i] = warp::reduce(values[i], cluster::kMostBlocks, Sum{});
-  }
+  for (float& value : values) value = warp::reduce(value, cluster::kMostBlocks, Sum{});
+}
+
+// Adds up kCount values over the threads of the cluster, in an order that depends on the layout
+// alone.
+template <int kCount>
+FUSEDOPS_DEVICE void sum_of_row(float (&values)[kCount], Room<kCount>& room) {
+  sum_of_block(values, room.of_warp);
+  exchange(values, room);
+  sum_of_blocks(values);
 }
 
 // Launches a kernel that has a cluster for each of `rows` rows.

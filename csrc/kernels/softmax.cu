@@ -1,10 +1,8 @@
 // y = softmax(scale scores + alibi + mask) over the keys: scores and y are [batch, heads, queries,
 // keys]. Here is the choice between kernels: rows in registers (softmax_resident.cuh), the next row
-// on its way meanwhile (softmax_prefetched.cuh), long rows in clusters (softmax_cluster.cuh), and
-// any others (softmax_streamed.cu).
+// on its way meanwhile (softmax_prefetched.cuh), and any others (softmax_streamed.cu).
 #include <algorithm>
 
-#include "kernels/softmax_cluster.cuh"
 #include "kernels/softmax_prefetched.cuh"
 #include "kernels/vector.cuh"
 #include "platform/device.h"
@@ -14,18 +12,29 @@ namespace softmax_detail {
 
 constexpr std::int64_t kMostKeys = 1 << 15;  // of a block
 
-// The layout of a long row in a cluster. Others have no blocks: short ones, those of GPUs without
-// clusters, and those of calls that would leave most of the GPU idle, which lie in the L2 cache,
-// where a second read is cheap.
-inline row_cluster::ClusterLayout cluster_of(const Softmax& call) {
+// The blocks that share a long row, and their threads.
+struct Shared {
+  std::int64_t blocks = 0;  // 0: the row is not shared
+  std::int64_t threads = 0;
+  bool is_longest = false;  // too long for ClusterRows
+};
+
+// Not shared are short rows, those of GPUs without clusters, and those of calls that would leave
+// most of the GPU idle, which lie in the L2 cache, where a second read is cheap.
+inline Shared shared_by(const Softmax& call) {
   constexpr std::int64_t kLeast = 64;  // blocks; measured (H100)
-  constexpr std::int64_t kBlock = 32 * row_cluster::kKiB;
   if (call.keys <= kMostKeys || !is_narrow(call.keys) || !gpu::has_clusters()) return {};
-  const std::int64_t size = element_size(call.dtype), lanes = kVectorBytes / size;
-  if (call.keys * size > row_cluster::kMostBytes) return {};
-  const row_cluster::ClusterLayout layout = row_cluster::layout(call.keys / lanes, 1, kBlock);
-  const std::int64_t blocks = call.rows() * layout.cluster;
-  return blocks >= kLeast && blocks <= gpu::kMostBlocks ? layout : row_cluster::ClusterLayout{};
+  const std::int64_t lanes = kVectorBytes / element_size(call.dtype);
+  const std::int64_t threads = ceil_div(call.keys / lanes, ClusterRows::kVectors);
+  Shared by;
+  by.is_longest = threads > std::int64_t{cluster::kMostBlocks} * ClusterRows::kMost;
+  const std::int64_t most = by.is_longest ? LongestRows::kMost : ClusterRows::kMost;
+  by.blocks = 1;
+  while (by.blocks < cluster::kMostBlocks && by.blocks * most < threads) by.blocks *= 2;
+  by.threads = ceil_div(ceil_div(threads, by.blocks), warp::kWidth) * warp::kWidth;
+  const std::int64_t blocks = call.rows() * by.blocks;
+  const bool fits = by.threads <= most && blocks >= kLeast && blocks <= gpu::kMostBlocks;
+  return fits ? by : Shared{};
 }
 
 // How many heads the same threads compute one after another, because they share a mask's row. Only
@@ -52,7 +61,7 @@ inline bool fits(const Softmax& call) {
   constexpr std::int64_t kMostRows = 1 << 30;
   constexpr double kLeastScale = 1e-20;
   return call.dtype != DType::float64 && call.rows() <= kMostRows &&
-         (call.keys <= kMostKeys || cluster_of(call).cluster > 0) && call.scale >= kLeastScale &&
+         (call.keys <= kMostKeys || shared_by(call).blocks > 0) && call.scale >= kLeastScale &&
          (call.mask.type == ScoreBias::Type::none || call.mask.key == 1) &&
          (call.alibi.type == ScoreBias::Type::none || call.slopes);
 }
@@ -117,36 +126,47 @@ gpu::Status launch_resident(const Softmax& call, Masking masking, void* y, const
                          static_cast<unsigned>(units), params);
 }
 
-template <class T>
-gpu::Status launch_in_clusters(const Softmax& call, const row_cluster::ClusterLayout& layout,
-                               Masking masking, void* y, const void* scores, gpu::Stream stream) {
-  const SoftmaxParams params = params_of(call, shares_mask(call), 1);
-  const auto with = [&](auto kernel) {
-    return row_cluster::launch(kernel, call.rows(), layout, stream, static_cast<T*>(y),
-                               static_cast<const T*>(scores), params, layout.held);
-  };
+template <class T, class S>
+SoftmaxKernel<T> shared_kernel(const Softmax& call, Masking masking) {
   switch (masking) {
     case Masking::plain:
+      if (call.keys % kLanes<T> == 0) return &softmax_kernel<T, S, Masking::plain>;
+      [[fallthrough]];
     case Masking::ragged:
-      return with(&softmax_cluster_kernel<T, Masking::ragged>);
-    case Masking::any:
-      return with(&softmax_cluster_kernel<T, Masking::any>);
+      return &softmax_kernel<T, S, Masking::ragged>;
     case Masking::boolean:
-      return with(&softmax_cluster_kernel<T, Masking::boolean>);
+      return &softmax_kernel<T, S, Masking::boolean>;
     case Masking::float32:
-      if constexpr (sizeof(T) == 2) return with(&softmax_cluster_kernel<T, Masking::float32>);
+      if constexpr (sizeof(T) == 2) return &softmax_kernel<T, S, Masking::float32>;
       [[fallthrough]];
     case Masking::like_scores:
-      return with(&softmax_cluster_kernel<T, Masking::like_scores>);
+      return &softmax_kernel<T, S, Masking::like_scores>;
+    case Masking::any:
+      break;
   }
-  return gpu::kInvalidValue;
+  return &softmax_kernel<T, S, Masking::any>;
+}
+
+template <class T>
+gpu::Status launch_in_clusters(const Softmax& call, const Shared& by, Masking masking, void* y,
+                               const void* scores, gpu::Stream stream) {
+  const auto kernel = by.is_longest ? shared_kernel<T, LongestRows>(call, masking)
+                                    : shared_kernel<T, ClusterRows>(call, masking);
+  const std::int64_t bytes =
+      by.is_longest ? 0 : by.threads * ClusterRows::kVectors * std::int64_t{kVectorBytes};
+  const row_cluster::ClusterLayout layout{static_cast<unsigned>(by.blocks),
+                                          static_cast<unsigned>(by.threads), 0,
+                                          static_cast<unsigned>(bytes)};
+  return row_cluster::launch(kernel, call.rows(), layout, stream, static_cast<T*>(y),
+                             static_cast<const T*>(scores), static_cast<unsigned>(call.rows()),
+                             params_of(call, shares_mask(call), 1));
 }
 
 template <class T>
 gpu::Status launch_softmax(const Softmax& call, void* y, const void* scores, gpu::Stream stream) {
   const Masking masking = masking_of<T>(call);
-  const row_cluster::ClusterLayout layout = cluster_of(call);
-  if (layout.cluster > 0) return launch_in_clusters<T>(call, layout, masking, y, scores, stream);
+  const Shared by = shared_by(call);
+  if (by.blocks > 0) return launch_in_clusters<T>(call, by, masking, y, scores, stream);
   if (masking > Masking::ragged && masking < Masking::any) {
     const PrefetchedKernel<T> prefetched = prefetched_for<T>(call, masking);
     int room = 0, processors = 0;

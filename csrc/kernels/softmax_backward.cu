@@ -105,11 +105,13 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 3)
   if constexpr (cluster::kSupported) {
     __shared__ row_cluster::Room<1> room;
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
-    overlap::wait();
-    const GradientRow<T> row(blockIdx.x / cluster::size(), keys);
+    overlap::wait_in_turn();
+    const GradientRow<T> row(cluster::number(), keys);
     const row_cluster::ClusterRow<2> part(places, held, static_cast<unsigned>(row.span.vectors));
     const Packed* const in[2] = {row.of(grad), row.of(y)};
+    row_cluster::open(room);
     part.start(in);
+    cluster::wait();
     const bool has_edge = part.own < static_cast<unsigned>(row.span.edges);
     const std::int64_t edge =
         row.first + row.span.template edge<kLanes<T>>(static_cast<int>(part.own));
@@ -118,12 +120,10 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 3)
     part.first_pass(in,
                     [&](unsigned, const Packed(&of)[2]) { dot[0] += product<T>(of[0], of[1]); });
     row_cluster::sum_of_row(dot, room);
-    cluster::arrive();  // waits at the end: other blocks read this one's sum until here
     part.next_pass(in, [&](unsigned v, const Packed(&of)[2]) {
       row.of(out)[v] = slope<T>(of[0], of[1], dot[0], scale);
     });
     if (has_edge) out[edge] = narrow<T>(edge_y * scale * (edge_g - dot[0]));
-    cluster::wait();
   }
 }
 

@@ -1,11 +1,12 @@
-// softmax of rows that stay in registers: the parameters of a call, the sum of scores, mask and
-// alibi, and the kernel.
+// softmax of rows that stay in registers, of a block's threads or a cluster's: the parameters of a
+// call, the sum of scores, mask and alibi, and the kernel.
 #pragma once
 
 #include "kernels/softmax.h"
 #include "kernels/softmax_row.cuh"
 #include "kernels/tiling.h"
 #include "platform/overlap.h"
+#include "platform/shared.h"
 
 namespace fusedops::softmax_row {
 
@@ -204,12 +205,34 @@ class Addend {
 // has room for a second row of 32 Ki keys.
 struct ShortRows {
   static constexpr int kVectors = 4, kMost = 1024, kBlocks = 1;
-  static constexpr bool kPacked = false;
+  static constexpr bool kPacked = false, kClusters = false;
 };
 template <class T>
 struct LongRows {
-  static constexpr bool kPacked = sizeof(T) == 2;
+  static constexpr bool kPacked = sizeof(T) == 2, kClusters = false;
   static constexpr int kVectors = 8, kMost = kPacked ? 512 : 1024, kBlocks = kPacked ? 2 : 1;
+};
+// The threads of a cluster share a row. Three blocks of a multiprocessor, each with 32 KiB of a row
+// in registers, keep memory busy; measured (H200). Longer rows take what registers there are.
+struct ClusterRows {
+  static constexpr bool kPacked = false, kClusters = true;
+  static constexpr int kVectors = 8, kMost = 256, kBlocks = 3;
+};
+struct LongestRows {
+  static constexpr bool kPacked = true, kClusters = true;
+  static constexpr int kVectors = 8, kMost = 1024, kBlocks = 1;
+};
+
+// The place of the calling thread among those of its row.
+template <class S>
+struct RowThread {
+  unsigned thread = threadIdx.x, threads = blockDim.x;
+
+  FUSEDOPS_DEVICE RowThread() {
+    if constexpr (!S::kClusters) return;
+    thread += cluster::rank() * blockDim.x;
+    threads *= cluster::size();
+  }
 };
 
 template <class Op>
@@ -219,14 +242,34 @@ FUSEDOPS_DEVICE float reduce_lanes(float value, unsigned threads, Op op) {
 }
 
 // Loads the thread's vectors of a row, as far apart as the row has threads.
-template <class T, bool kOnce, int kVectors>
-FUSEDOPS_DEVICE void load_vectors(Packed (&raw)[kVectors], const Packed* in, unsigned vectors) {
+template <class T, bool kOnce, class S>
+FUSEDOPS_DEVICE void load_vectors(Packed (&raw)[S::kVectors], const Packed* in, unsigned vectors,
+                                  const RowThread<S>& of) {
 #pragma unroll
-  for (int k = 0; k < kVectors; ++k) {
-    const unsigned v = threadIdx.x + k * blockDim.x;
+  for (int k = 0; k < S::kVectors; ++k) {
+    const unsigned v = of.thread + k * of.threads;
     raw[k] = pack_copies(narrow<T>(kNothing<float>));
     if (v < vectors) raw[k] = kOnce ? read_once(in + v) : in[v];
   }
+}
+
+// The same by way of places in shared memory that no other thread touches: until the vectors are
+// used they take no registers, so a multiprocessor has room for one more block.
+template <class T, class S>
+FUSEDOPS_DEVICE void copy_vectors(Packed* places, const Packed* in, unsigned vectors,
+                                  const RowThread<S>& of) {
+#pragma unroll
+  for (int k = 0; k < S::kVectors; ++k) {
+    Packed* const place = places + threadIdx.x + k * blockDim.x;
+    const unsigned v = of.thread + k * of.threads;
+    if (v < vectors) {
+      async_copy::start(shared::address_of(place), in + v, true);
+    } else {
+      *place = pack_copies(narrow<T>(kNothing<float>));
+    }
+  }
+  async_copy::commit_group();
+  async_copy::wait_group(0);
 }
 
 // Prefetches the thread's vectors of the next head's row, which the same threads compute next.
@@ -242,32 +285,59 @@ FUSEDOPS_DEVICE void prefetch_next_head(const Packed* in, unsigned vectors,
   }
 }
 
+// Where the threads of a row leave what the others need.
+struct BlockRoom {
+  Peak<float> of_warp[kMostWarps];
+
+  FUSEDOPS_DEVICE Peak<float> merged(const Peak<float>& own) {
+    return peak_of_row<float>(own, 1, static_cast<int>(blockDim.x), of_warp);
+  }
+};
+struct ClusterRoom : BlockRoom {
+  row_cluster::Exchange<2> blocks;
+
+  FUSEDOPS_DEVICE Peak<float> merged(const Peak<float>& own) {
+    return peak_of_cluster(BlockRoom::merged(own), blocks);
+  }
+};
+template <class S>
+using RoomOf = std::conditional_t<S::kClusters, ClusterRoom, BlockRoom>;
+
 constexpr int kMasksTogether = 4;  // masks in flight together: as many as registers allow
 
 // A row is read once and stays in registers: a thread holds kVectors of its vectors, as far apart
 // as the row has threads, and perhaps one element at its edges.
 //
-// The exponentials are taken relative to the maximum of the thread's warp. So the warps of a row
-// synchronize once, for maxima and sums together.
+// The exponentials are taken relative to the maximum of the thread's warp. So the warps of a row,
+// and the blocks of a cluster, synchronize once, for maxima and sums together.
 template <class T, class S, Masking kMasking>
 FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores, unsigned at,
-                                 const SoftmaxParams& params, Peak<float>* shared, bool more) {
+                                 const SoftmaxParams& params, RoomOf<S>& room, bool more) {
   constexpr int V = kLanes<T>, kVectors = S::kVectors;
   constexpr bool kMasked = kMasking > Masking::ragged, kKeep = !S::kPacked;
-  const unsigned thread = threadIdx.x, threads = blockDim.x;
+  constexpr bool kWhole = S::kClusters && kMasking == Masking::plain;  // rows are whole vectors
+  const RowThread<S> of;
+  const unsigned thread = of.thread, threads = of.threads, lanes = blockDim.x;
   const RowIndex<unsigned> index = params.index(at);
   const KeyRange<int> seen = kMasking == Masking::plain
                                  ? KeyRange<int>{0, params.visibility.keys}
                                  : params.visibility.of(static_cast<int>(index.query));
   const int count = seen.end - seen.first;
   const std::int64_t row = params.first(at, index), begin = row + seen.first;
-  const auto span = span_at<V>(begin, count);
+  const auto span = kWhole ? SpanOf<int>{0, 0, count / V} : span_at<V>(begin, count);
   const auto vectors = static_cast<unsigned>(span.vectors);
-  const bool has_edge = static_cast<int>(thread) < span.edges;
+  const bool has_edge = !kWhole && static_cast<int>(thread) < span.edges;
   const int edge_column = span.template edge<V>(static_cast<int>(thread));
   const Packed* const in = as_packed(scores + begin + span.head);
   Packed raw[kVectors];
-  load_vectors<T, kMasked>(raw, in, vectors);
+  FUSEDOPS_DYNAMIC_SHARED(Packed, places);
+  constexpr bool kCopies = S::kClusters && !S::kPacked;
+  if constexpr (kCopies) {
+    copy_vectors<T>(places, in, vectors, of);
+  } else {
+    load_vectors<T, kMasked>(raw, in, vectors, of);
+  }
+  if constexpr (S::kClusters) cluster::wait();  // all of them have opened their room
   float edge = has_edge ? widen(scores[begin + edge_column]) : kNothing<float>;
   if (kMasked && kVectors <= 4 && more) prefetch_next_head<T, kVectors>(in, vectors, params);
   if (kMasking != Masking::plain) {
@@ -275,9 +345,12 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
   }
   // Whether no thread has its vector k. With a mask it is not asked: branches would separate the
   // mask's loads.
-  const auto absent = [&](int k) { return kMasking == Masking::ragged && k * threads >= vectors; };
+  // or a cluster's row, which is no shorter than its threads.
+  const auto absent = [&](int k) {
+    return kMasking == Masking::ragged && !S::kClusters && k * threads >= vectors;
+  };
 
-  Addend<T, kMasking> addend(params, index, seen, span.head);
+  Addend<T, kMasking, S::kClusters> addend(params, index, seen, span.head);
   if (has_edge) edge = addend.complete(edge, edge_column);
   float cached[kKeep ? kVectors : 1][V], top = edge;
 #pragma unroll
@@ -285,12 +358,16 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     if (absent(k)) break;
     if (k > 0 && k % kMasksTogether == 0) addend.forget(top);
     float (&z)[V] = cached[kKeep ? k : 0];
+    if constexpr (kCopies) raw[k] = places[threadIdx.x + k * blockDim.x];
     addend.complete(z, raw[k], thread + k * threads, vectors);
     top = fmaxf(top, largest(z));
   }
-  top = reduce_lanes(top, threads, Max{});
+  top = reduce_lanes(top, lanes, Max{});
+  // Scores are scaled and the base subtracted at once, so the base must be scaled too. Its rounding
+  // does no harm, as it cancels out.
+  top *= params.factor;
   const float base = base_of(top);
-  const auto exponential = [&](float x) { return two_to((x - base) * params.factor); };
+  const auto exponential = [&](float x) { return two_to(fmaf(x, params.factor, -base)); };
   const auto take = [&](int k) -> float (&)[V] {
     float (&z)[V] = cached[kKeep ? k : 0];
     if constexpr (!kKeep) {
@@ -308,9 +385,9 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     if (absent(k)) break;
     sum += sum_of(take(k));
   }
-  sum = reduce_lanes(sum, threads, Sum{});
-  const Peak<float> peak = peak_of_row<float>({top, sum}, params.factor, threads, shared);
-  const float share = two_to((top - peak.top) * params.factor) * inverse(peak.sum);
+  sum = reduce_lanes(sum, lanes, Sum{});
+  const Peak<float> peak = room.merged({top, sum});
+  const float share = two_to(top - peak.top) * inverse(peak.sum);
 
   Packed* const out = as_packed(y + begin + span.head);
 #pragma unroll
@@ -332,24 +409,33 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
 }
 
 // Each row of threads computes one of `units` groups of params.together rows. The first row of a
-// group leaves the mask in the cache.
+// group leaves the mask in the cache. A cluster computes one row.
 template <class T, class S, Masking kMasking>
 __global__ void __launch_bounds__(S::kMost, S::kBlocks)
     softmax_kernel(T* __restrict__ y, const T* __restrict__ scores, unsigned units,
                    const SoftmaxParams params) {
   constexpr bool kMasked = kMasking > Masking::ragged;
-  __shared__ Peak<float> shared[kMasked ? 2 : 1][kMostWarps];
-  overlap::wait();
-  // Threads past the last unit compute that unit again.
-  const unsigned unit = min(blockIdx.x * blockDim.y + threadIdx.y, units - 1);
-  if constexpr (kMasked) {
-#pragma unroll 1
-    for (unsigned i = 0; i < params.together; ++i) {
-      compute_row<T, S, kMasking>(y, scores, unit * params.together + i, params, shared[i % 2],
-                                  i + 1 < params.together);
+  if constexpr (S::kClusters) {
+    if constexpr (cluster::kSupported) {
+      __shared__ ClusterRoom room;
+      overlap::wait_in_turn();
+      row_cluster::open(room.blocks);
+      compute_row<T, S, kMasking>(y, scores, cluster::number(), params, room, false);
     }
   } else {
-    compute_row<T, S, kMasking>(y, scores, unit, params, shared[0], false);
+    __shared__ BlockRoom rooms[kMasked ? 2 : 1];
+    overlap::wait();
+    // Threads past the last unit compute that unit again.
+    const unsigned unit = min(blockIdx.x * blockDim.y + threadIdx.y, units - 1);
+    if constexpr (kMasked) {
+#pragma unroll 1
+      for (unsigned i = 0; i < params.together; ++i) {
+        compute_row<T, S, kMasking>(y, scores, unit * params.together + i, params, rooms[i % 2],
+                                    i + 1 < params.together);
+      }
+    } else {
+      compute_row<T, S, kMasking>(y, scores, unit, params, rooms[0], false);
+    }
   }
 }
 

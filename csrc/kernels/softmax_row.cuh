@@ -6,6 +6,7 @@
 
 #include "kernels/packed.cuh"
 #include "kernels/reduce.cuh"
+#include "kernels/row_cluster.cuh"
 #include "kernels/softmax.h"
 #include "kernels/unaligned.cuh"
 
@@ -124,18 +125,14 @@ FUSEDOPS_DEVICE Peak<A> peak_of_row(Peak<A> of_warp, A factor, int threads, Peak
 }
 
 // Merges the peaks of the blocks of a cluster; each thread passes its block's. The result's `top`
-// is a base. `shared` may be written, and the block may end, after the cluster's next barrier.
-FUSEDOPS_DEVICE Peak<float> peak_of_cluster(const Peak<float>& of_block, float factor,
-                                            Peak<float>& shared) {
+// is a base.
+FUSEDOPS_DEVICE Peak<float> peak_of_cluster(const Peak<float>& of_block,
+                                            row_cluster::Exchange<2>& room) {
+  float both[2] = {of_block.top, of_block.sum};
+  row_cluster::exchange(both, room);
   // A block that drops all its keys has no maximum: -inf, not the 0 that stands in for it.
-  if (threadIdx.x == 0) shared = {of_block.sum == 0 ? kNothing<float> : of_block.top, of_block.sum};
-  cluster::sync();
-  const unsigned block = threadIdx.x % cluster::kMostBlocks;
-  Peak<float> own{kNothing<float>, 0};
-  if (block < cluster::size()) {
-    own = {cluster::read(shared.top, block), cluster::read(shared.sum, block)};
-  }
-  return merged(own, factor, cluster::kMostBlocks);
+  const Peak<float> one{both[1] == 0 ? kNothing<float> : both[0], both[1]};
+  return merged(one, 1.0f, cluster::kMostBlocks);
 }
 
 // 1 / sum; 0 for a row that drops all keys.

@@ -42,12 +42,31 @@ FUSEDOPS_DEVICE unsigned rank() {
 #endif
 }
 
+// The number of the cluster in a grid along x.
+FUSEDOPS_DEVICE unsigned number() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && !defined(FUSEDOPS_MODEL)
+  unsigned cluster;
+  asm("mov.u32 %0, %%clusterid.x;" : "=r"(cluster));
+  return cluster;
+#else
+  return blockIdx.x / size();
+#endif
+}
+
 // The two halves of sync(). Between them a thread can do work that need not wait for the others.
 FUSEDOPS_DEVICE void arrive() {
 #if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   model::cluster_arrive();
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+// arrive() that orders no accesses to memory but those of open(): the other one waits for memory.
+FUSEDOPS_DEVICE void arrive_relaxed() {
+#if defined(FUSEDOPS_MODEL)
+  arrive();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 #endif
 }
 FUSEDOPS_DEVICE void wait() {
@@ -78,6 +97,66 @@ FUSEDOPS_DEVICE float read(const float& mine, [[maybe_unused]] unsigned block) {
   return value;
 #else
   return mine;
+#endif
+}
+
+// Where a block gets values that the blocks of its cluster send. It lies at the same place of each
+// block's shared memory, and is used once.
+struct Mailbox {
+  alignas(8) std::uint64_t state;
+};
+
+// Lets `values` values come. One thread calls it, and then all threads call arrive_relaxed(); the
+// blocks may send after the cluster's wait().
+FUSEDOPS_DEVICE void open(Mailbox& box, unsigned values) {
+#if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  model::mail_open(&box, values);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(&box));
+  asm volatile(
+      "mbarrier.init.shared::cta.b64 [%0], 1;\n\t"
+      "fence.mbarrier_init.release.cluster;\n\t"
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at),
+      "r"(values * static_cast<unsigned>(sizeof(float)))
+      : "memory");
+#endif
+}
+
+// Sends a value to the place of `mine`, and word of it to the place of `box`, in a block of the
+// cluster. The sender may end before it arrives.
+FUSEDOPS_DEVICE void send(float value, float& mine, Mailbox& box, [[maybe_unused]] unsigned block) {
+#if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  model::mail_send(value, &mine, &box, block);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const auto here = static_cast<unsigned>(__cvta_generic_to_shared(&mine));
+  const auto box_here = static_cast<unsigned>(__cvta_generic_to_shared(&box));
+  unsigned there, box_there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(box_there) : "r"(box_here), "r"(block));
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(there),
+      "r"(__float_as_uint(value)), "r"(box_there)
+      : "memory");
+#endif
+}
+
+// Waits until all values have come. Each thread that reads one calls it, and a block must not end
+// before.
+FUSEDOPS_DEVICE void receive(Mailbox& box) {
+#if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  model::mail_receive(&box);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(&box));
+  unsigned done;
+  do {
+    asm volatile(
+        "{\n\t.reg .pred p;\n\t"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\n\t"
+        "selp.u32 %0, 1, 0, p;\n\t}"
+        : "=r"(done)
+        : "r"(at)
+        : "memory");
+  } while (!done);
 #endif
 }
 

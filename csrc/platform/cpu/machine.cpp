@@ -3,6 +3,7 @@
 #include <link.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -18,8 +19,6 @@ namespace {
 
 // Touched so that the calling thread has the library's thread_local variables.
 thread_local volatile char own_storage;
-
-constexpr unsigned char kPoison = 0xff;  // NaN in every floating-point type
 
 std::uint64_t seed() {
   const char* const text = std::getenv("FUSEDOPS_SEED");
@@ -240,6 +239,7 @@ void prepare_block(Block& block, unsigned rank, const uint3& index) {
   block.high = 0;
   block.counts.clear();
   block.seen_until = 0;
+  block.mail.clear();
   block.read_remotely = false;
   block.of_static.resize(machine.static_bytes / 4 + 1);
   const std::size_t bytes = machine.grid.shared;
@@ -257,6 +257,12 @@ void end_block(Block& block) {
     record(block.threads[0], nullptr,
            "ends with its block, while another block of the cluster may still read the block's "
            "shared memory");
+  }
+  for (const auto& [box, mail] : block.mail) {
+    const auto received = [box = box](const Thread& one) { return has_received(one, box); };
+    if (std::any_of(block.threads.begin(), block.threads.end(), received)) continue;
+    record(block.threads[0], nullptr,
+           "ends with its block, which has not received from a mailbox that it opened");
   }
   for (Thread& thread : block.threads) {
     if (machine.cluster == 1 || !thread.arrived) continue;
@@ -292,6 +298,7 @@ bool release_partly() {
 std::string waits(const Thread& thread) {
   const char* const what = thread.at == At::block_barrier ? "the block's barrier"
                            : thread.at == At::warp        ? "its warp"
+                           : thread.at == At::mail        ? "a mailbox"
                                                           : "the cluster";
   return std::string("waits for ") + what;
 }

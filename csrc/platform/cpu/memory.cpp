@@ -142,9 +142,14 @@ void touch_shared(std::vector<Word>& words, const char* base, std::uintptr_t at,
       fail(pc, std::string(writes ? "writes" : "reads") +
                    " shared memory that an asynchronous copy has not been waited for");
     }
+    if (one.mail && one.write.block == thread.block->serial && !has_received(thread, one.mail)) {
+      fail(pc, std::string(writes ? "writes" : "reads") +
+                   " shared memory of a mailbox that the thread has not received");
+    }
     // What is left of the blocks that had this room before.
     if (one.write.block != thread.block->serial) one.write = {};
     if (one.read.block != thread.block->serial) one.read = {};
+    if (one.mail) one.write = {};  // its threads have received it
     check_race(one, base + word, touch_of(thread, bytes_of(word, at, at + bytes), pc), writes, true,
                thread);
   }

@@ -1,4 +1,5 @@
 // Shared memory: addresses, asynchronous copies to it, and what the blocks of a cluster read of it.
+#include <algorithm>
 #include <cstring>
 
 #include "platform/cpu/state.h"
@@ -15,13 +16,38 @@ float* in_block(Block& owner, const char* mine) {
   return reinterpret_cast<float*>(owner.saved.data() + (mine - machine.static_shared));
 }
 
+namespace {
+
+// What is known of the word of another block at the place of `mine`.
+Word& word_of(Block& owner, const char* mine) {
+  const Block& block = *machine.current->block;
+  return within(mine, block.dynamic, machine.grid.shared)
+             ? owner.of_dynamic[static_cast<std::size_t>(mine - block.dynamic) / 4]
+             : owner.of_static[static_cast<std::size_t>(mine - machine.static_shared) / 4];
+}
+
+// Lets the block have written the 4 bytes of its static shared memory from `begin` on.
+void extend(Block& block, std::size_t begin) {
+  const std::size_t end = begin + 4;
+  const bool empty = block.high <= block.low;
+  const std::size_t low = empty ? begin : block.low, high = empty ? begin : block.high;
+  block.low = std::min(low, begin);
+  block.high = std::max(high, end);
+  if (&block == machine.active) return;
+  block.saved.resize(machine.static_bytes);
+  const auto poison = [&](std::size_t from, std::size_t to) {
+    if (from < to) std::memset(block.saved.data() + from, kPoison, to - from);
+  };
+  poison(block.low, low);
+  poison(high, block.high);
+}
+
+}  // namespace
+
 void touch_remote(Block& owner, const char* mine, const void* pc) {
   const Thread& thread = *machine.current;
-  const bool dynamic = within(mine, thread.block->dynamic, machine.grid.shared);
   if (owner.live == 0) fail(pc, "reads the shared memory of a block that has ended");
-  Word& word = dynamic
-                   ? owner.of_dynamic[static_cast<std::size_t>(mine - thread.block->dynamic) / 4]
-                   : owner.of_static[static_cast<std::size_t>(mine - machine.static_shared) / 4];
+  Word& word = word_of(owner, mine);
   Touch now = touch_of(thread, 15, pc);
   if (word.write.block != owner.serial || word.write.phase >= now.phase) {
     machine.other = word.write.pc;
@@ -33,6 +59,58 @@ void touch_remote(Block& owner, const char* mine, const void* pc) {
   now.block = owner.serial;
   now.epoch = owner.epoch;
   word.read = now;
+}
+
+bool has_received(const Thread& thread, const void* box) {
+  return std::find(thread.received.begin(), thread.received.end(), box) != thread.received.end();
+}
+
+void mail_open(const void* box, unsigned values) {
+  const void* const pc = __builtin_return_address(0);
+  Thread& thread = *machine.current;
+  touch(box, 8, true, pc);
+  if (thread.block->mail.count(box)) fail(pc, "opens a mailbox twice");
+  thread.block->mail[box] = {values, touch_of(thread, 15, pc).phase};
+}
+
+void mail_send(float value, float* mine, const void* box, unsigned block) {
+  const void* const pc = __builtin_return_address(0);
+  const Thread& thread = *machine.current;
+  if (block >= machine.cluster) fail(pc, "sends to a block that is not there");
+  Block& owner = *machine.blocks[block];
+  if (owner.live == 0) fail(pc, "sends to a block that has ended");
+  const auto at = owner.mail.find(box);
+  if (at == owner.mail.end() || at->second.phase >= touch_of(thread, 15, pc).phase) {
+    fail(pc, "sends to a mailbox without a barrier of the cluster after it was opened");
+  }
+  if (at->second.missing == 0) fail(pc, "sends more values than the mailbox was opened for");
+  const auto* const place = reinterpret_cast<const char*>(mine);
+  Word& word = word_of(owner, place);
+  word.write = touch_of(thread, 15, pc);
+  word.write.block = owner.serial;
+  word.mail = box;
+  if (within(mine, machine.static_shared, machine.static_bytes)) {
+    extend(owner, static_cast<std::size_t>(place - machine.static_shared));
+  }
+  *(&owner == thread.block ? mine : in_block(owner, place)) = value;
+  if (--at->second.missing > 0) return;
+  for (Thread& other : owner.threads) {
+    if (other.at != At::mail) continue;
+    other.at = At::ready;
+    owner.ready.push_back(other.number);
+  }
+}
+
+void mail_receive(const void* box) {
+  Thread& thread = *machine.current;
+  thread.pc = __builtin_return_address(0);
+  const auto at = thread.block->mail.find(box);
+  if (at == thread.block->mail.end()) fail(thread.pc, "receives from a mailbox that is not open");
+  while (at->second.missing > 0) {
+    thread.at = At::mail;
+    leave(thread);
+  }
+  thread.received.push_back(box);
 }
 
 unsigned shared_address(const void* data) {
@@ -83,7 +161,7 @@ void copy_start(unsigned to, const void* from, bool valid) {
   char* const place = static_cast<char*>(shared_pointer(to));
   touch(place, 16, true, pc);
   if (valid) touch(from, 16, false, pc);
-  std::memset(place, 0xff, 16);
+  std::memset(place, kPoison, 16);
   mark(thread, place, thread.block->serial);
   thread.copies.push_back({place, valid ? static_cast<const char*>(from) : nullptr, pc});
 }

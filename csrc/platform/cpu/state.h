@@ -35,7 +35,14 @@ struct Touch {
 
 struct Word {
   Touch write, read;
-  std::uint32_t pending = 0;  // the block that an asynchronous copy has not arrived in
+  std::uint32_t pending = 0;   // the block that an asynchronous copy has not arrived in
+  const void* mail = nullptr;  // the box of the value that was sent here
+};
+
+// A box for values from the blocks of the cluster (platform/cluster.h).
+struct Mailbox {
+  unsigned missing = 0;     // values that have not come
+  std::uint32_t phase = 0;  // barriers of the cluster before it was opened
 };
 
 struct Copy {
@@ -44,7 +51,7 @@ struct Copy {
   const void* pc;
 };
 
-enum class At { ready, block_barrier, warp, cluster, end };
+enum class At { ready, block_barrier, warp, cluster, mail, end };
 
 struct Thread {
   Context context;
@@ -60,6 +67,7 @@ struct Thread {
   bool waited = false;   // has called wait_for_previous
   bool arrived = false;  // at the cluster's barrier, and has not waited there
   std::uint32_t arrived_phase = 0, arrived_epoch = 0;
+  std::vector<const void*> received;      // boxes whose values it may read
   std::vector<Copy> copies;               // not in a group yet
   std::vector<std::vector<Copy>> groups;  // oldest first
 };
@@ -79,7 +87,8 @@ struct Block {
   std::vector<int> ready;
   std::vector<std::uint32_t> counts;  // times of its count_up calls
   std::uint32_t seen_until = 0;       // the latest count that it has seen
-  bool read_remotely = false;         // by another block, since the cluster's last barrier
+  std::unordered_map<const void*, Mailbox> mail;
+  bool read_remotely = false;  // by another block, since the cluster's last barrier
   // Shared memory. The static part lies in `saved` while another block runs.
   std::size_t low = 0, high = 0;  // the bytes of the static part that were written
   std::vector<char> saved, room;
@@ -130,6 +139,7 @@ struct Machine {
 
 extern Machine machine;
 
+constexpr unsigned char kPoison = 0xff;  // NaN in every floating-point type
 constexpr std::size_t kZone = 64 << 10;  // bytes beside dynamic shared memory that belong to no one
 
 // fault.cpp: the first fault of a launch. fail() ends the launch for the current thread.
@@ -162,5 +172,7 @@ void forget_memory();
 // shared.cpp: reads another block's shared memory.
 void touch_remote(Block& owner, const char* mine, const void* pc);
 float* in_block(Block& owner, const char* mine);
+// Whether the thread may read what was sent to it with this box.
+bool has_received(const Thread& thread, const void* box);
 
 }  // namespace fusedops::model
