@@ -113,6 +113,8 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
     const std::int64_t edge_column = p.span.template edge<V>(static_cast<int>(part.own));
     const float edge = has_edge ? load_edge<F>(t, p.row, edge_column) : 0;
 
+    const auto place = [&](unsigned v) { return p.row + p.span.head + std::int64_t{v} * V; };
+
     Vector<T> gammas[kBatch], betas[kBatch], biases[kBatch];
     const auto ask_bias = [&](unsigned v, int j) {
       if constexpr (kBias) biases[j] = p.columns(t.bias, v);
@@ -131,10 +133,11 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
     float mean = 0, total = 0, squares[1] = {0};
     const auto square = [&](float x) { return (x - mean) * (x - mean); };
     part.template first_pass<kBatch, kAdds>(
-        in, ask_bias, [&](unsigned, typename Part::OfInputs& of, bool is_held, int j) {
+        in, ask_bias, [&](unsigned v, typename Part::OfInputs& of, bool is_held, int j) {
           float x[V];
           add_up<F>(x, of, biases[j]);
           if (kAdds && is_held) memcpy(&of, x, sizeof(x));
+          if (kAdds && t.sum) store(t.sum + place(v), narrow<T>(x));
           if constexpr (F::kCentered) {
             total += sum_of_lanes(x, [](float each) { return each; });
           } else {
@@ -180,10 +183,8 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
           widen(gamma, gammas[j]);
           if constexpr (F::kCentered) widen(beta, betas[j]);
           get(x, of, v, is_held, j);
-          const std::int64_t to = p.row + p.span.head + std::int64_t{v} * V;
-          if (kAdds && t.sum) store(t.sum + to, narrow<T>(x));
           normalize<F>(x, mean, scale, gamma, beta);
-          store(t.y + to, narrow<T>(x));
+          store(t.y + place(v), narrow<T>(x));
         });
     if (has_edge) write_edge<F>(t, p.row, edge_column, edge, mean, scale);
   }

@@ -32,8 +32,7 @@ template <class S>
 FUSEDOPS_DEVICE float sum_of_row(float value, float* shared) {
   const int threads = static_cast<int>(blockDim.x);
   if (S::kNarrow) return warp::reduce(value, threads, Sum{});
-  value = reduce_block<Sum, S::kMost>(value, threads, shared);
-  return S::kClusters ? reduce_cluster<Sum>(value, shared + kMostWarps) : value;
+  return reduce_block<Sum, S::kMost>(value, threads, shared);
 }
 
 // Unpacked elements have the mean subtracted here; the returned mean is then 0.
@@ -63,23 +62,19 @@ FUSEDOPS_DEVICE Scale<float> scale_of(RegisterRow<F, S>& part,
 }
 
 // One read and one write of each row. A narrow row has blockDim.x threads, a power of two up to a
-// warp's width, and a block has blockDim.y such rows. A wide row has a block, or a cluster of
-// blocks.
+// warp's width, and a block has blockDim.y such rows. A wide row has a block.
 template <class F, class S, RowLayout kLayout>
 __global__ void __launch_bounds__(S::kBlock, S::kBlocks)
     row_kernel(const Tensors<typename F::T> t, std::int64_t rows, int cols,
                const Constants<float> c) {
   using T = typename F::T;
-  if (S::kClusters && cluster::size() == 1) return;  // drops the code on GPUs without clusters
-  __shared__ float shared[2][kMostWarps + 1];
+  __shared__ float shared[2][kMostWarps];
   std::int64_t row = blockIdx.x;
   if constexpr (S::kNarrow) row = row * blockDim.y + threadIdx.y;
-  if constexpr (S::kClusters) row = cluster::number();
   // Threads past the last row compute that row again and do not write: a reduction needs all
   // threads of a warp.
   const bool live = !S::kNarrow || row < rows;
   RowSlice<T, kLayout> p(live ? row : rows - 1, cols);
-  if constexpr (S::kClusters) p.share(cluster::size(), cluster::rank());
   ask_early<F>(t, cols, p);
   overlap::wait_in_turn();
   Loads<F, S, kLayout> in;
@@ -89,10 +84,7 @@ __global__ void __launch_bounds__(S::kBlock, S::kBlocks)
   gains.start(t, p);
   take(part, in, t, p, live ? t.sum : nullptr);
   const Scale<float> by = scale_of(part, p, c, shared[0], shared[1]);
-  // The block's shared memory must stay valid until the other blocks of the cluster have read it.
-  if constexpr (S::kClusters) cluster::arrive();
   if (live) write(part, by, t, gains, p);
-  if constexpr (S::kClusters) cluster::wait();
 }
 
 using General = Schedule<2, 1024, 0>;

@@ -33,25 +33,13 @@ struct Schedules {
                     WithBlocks<2, Schedule<4, 512, kHeavy ? 1 : 4>>>;
   using Large = If<kSums, Schedule<4, 1024, 1>,
                    If<kHalf, StayPacked<Schedule<8, 1024, 1>>, Schedule<8, 1024, 1>>>;
-  using Longest = If<kSums, InClusters<Schedule<4, 1024, 1>>, Large>;
   using Shifted = If<kSums, Schedule<2, 1024, 0>, Schedule<4, 1024, 1>>;
 };
-
-// The blocks that share a row of so many vectors: a power of two.
-template <class S>
-std::int64_t blocks_of_row(std::int64_t vectors) {
-  constexpr std::int64_t kBlock = std::int64_t{S::kVectors} * S::kMost;
-  std::int64_t blocks = 1;
-  while (blocks * kBlock < vectors) blocks *= 2;
-  return blocks;
-}
 
 // Whether a row of so many vectors fits into schedule S.
 template <class S>
 bool fits(std::int64_t vectors) {
-  constexpr std::int64_t kMostBlocks = 8;
-  const std::int64_t blocks = blocks_of_row<S>(vectors);
-  return blocks == 1 || (S::kClusters && blocks <= kMostBlocks && gpu::has_clusters());
+  return vectors <= std::int64_t{S::kVectors} * S::kMost;
 }
 
 template <class T>
@@ -71,16 +59,12 @@ template <class F, class S, RowLayout kLayout>
 gpu::Status launch_rows(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
   using T = typename F::T;
   const std::int64_t vectors = call.cols / kLanes<T>;
-  const std::int64_t cluster = S::kClusters ? blocks_of_row<S>(vectors) : 1;
-  const std::int64_t threads = ceil_div(vectors, S::kVectors * cluster);
+  const std::int64_t threads = ceil_div(vectors, S::kVectors);
   const RowBlock block = S::kNarrow ? row_block(threads, kNarrowBlock)
                                     : row_block(std::max<std::int64_t>(threads, warp::kWidth), 1);
-  const std::int64_t blocks = block.blocks(call.rows) * cluster;
-  if (blocks > gpu::kMostBlocks) return gpu::kInvalidValue;
-  return overlap::launch_clusters(&row_kernel<F, S, kLayout>, dim3(static_cast<unsigned>(blocks)),
-                                  block.dim(), static_cast<unsigned>(cluster), stream,
-                                  typed<T>(tensors), call.rows, static_cast<int>(call.cols),
-                                  constants_of<float>(call));
+  return overlap::launch(&row_kernel<F, S, kLayout>, block.blocks(call.rows), block.dim(), stream,
+                         typed<T>(tensors), call.rows, static_cast<int>(call.cols),
+                         constants_of<float>(call));
 }
 
 // Launches a kernel for rows in the shared memory of clusters, of `inputs` tensors: `whole` for
@@ -130,10 +114,9 @@ bool in_clusters(const Norm& call) {
   using By = Schedules<F>;
   constexpr std::int64_t V = kLanes<typename F::T>, kLong = 8192, kInputs = By::kSums ? 2 : 1;
   const std::int64_t vectors = call.cols / V, bytes = vectors * kVectorBytes * kInputs;
-  const bool fit =
-      call.cols % V != 0
-          ? fits<typename By::Tiny>(vectors) || fits<typename By::Shifted>(vectors)
-          : fits<typename By::Longest>(vectors) && !(By::kHeavy && !By::kSums && vectors >= kLong);
+  const bool fit = call.cols % V != 0
+                       ? fits<typename By::Tiny>(vectors) || fits<typename By::Shifted>(vectors)
+                       : fits<typename By::Large>(vectors) && !(By::kHeavy && vectors >= kLong);
   // The GPU is asked last: short rows are many calls.
   return !fit && !(F::kCentered && bytes > row_cluster::kMostBytes) && can_use_clusters(call);
 }
@@ -164,7 +147,7 @@ gpu::Status launch_norm(const Norm& call, const NormTensors& tensors, gpu::Strea
   }
   if (call.cols % V == 0) {
     return launch_whole<F, typename By::Tiny, typename By::Small, typename By::Middle,
-                        typename By::Large, typename By::Longest>(call, tensors, stream);
+                        typename By::Large>(call, tensors, stream);
   }
   const std::int64_t vectors = call.cols / V;
   return fits<typename By::Tiny>(vectors) || !fits<typename By::Shifted>(vectors)

@@ -25,12 +25,6 @@ struct RowSlice {
         threads(blockDim.x),
         thread(threadIdx.x) {}
 
-  // Lets `blocks` blocks share the row.
-  FUSEDOPS_DEVICE void share(unsigned blocks, unsigned block) {
-    thread += block * threads;
-    threads *= blocks;
-  }
-
   FUSEDOPS_DEVICE bool has(int k) const { return thread + k * threads < span.vectors - start; }
   // Whether vector k is skipped. If rows have vectors, a thread without vector k reads the row's
   // last vector again instead of skipping it: without branches the compiler keeps all loads in

@@ -3,7 +3,6 @@
 
 #include <limits>
 
-#include "platform/cluster.h"
 #include "platform/warp.h"
 
 namespace fusedops {
@@ -59,19 +58,6 @@ FUSEDOPS_DEVICE T reduce_block(T value, int threads, T* shared) {
   const int other = thread % kWarps;
   value = other < threads / warp::kWidth ? shared[other] : Op::template identity<T>();
   return warp::reduce(value, kWarps, Op{});
-}
-
-// Combines one value of each block of a cluster of up to 8 blocks, and returns the result in all
-// threads. `shared` has room for one value, at the same place in each block. It may be written, and
-// the block may end, after the cluster's next barrier.
-template <class Op>
-FUSEDOPS_DEVICE float reduce_cluster(float value, float* shared) {
-  constexpr unsigned kMostBlocks = 8;
-  if (threadIdx.x == 0) *shared = value;
-  cluster::sync();
-  const unsigned block = threadIdx.x % kMostBlocks;
-  value = block < cluster::size() ? cluster::read(*shared, block) : Op::template identity<float>();
-  return warp::reduce(value, kMostBlocks, Op{});
 }
 
 // Combines the values of the `threads` threads of a row, threadIdx.x from 0 on, and returns the
