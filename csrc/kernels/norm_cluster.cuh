@@ -1,4 +1,5 @@
-// The norms of long rows, which lie in clusters (row_cluster.cuh).
+// The norms of long rows, which lie in clusters (row_cluster.cuh): norm_cluster_kernel in shared
+// memory, sum_cluster_kernel, for sums, in registers.
 #pragma once
 
 #include "kernels/norm_part.cuh"
@@ -79,10 +80,35 @@ FUSEDOPS_DEVICE void write_edge(const Tensors<typename F::T>& t, std::int64_t ro
 // once both are known: so the blocks exchange what they have once (Chan, Golub & LeVeque, "Updating
 // formulae and a pairwise algorithm for computing sample variances", 1979).
 struct BlockSum {
-  float sum, count;
+  float sum = 0, count = 0;
 
   FUSEDOPS_DEVICE float mean() const { return count > 0 ? sum / count : 0; }
 };
+
+template <class F>
+using ExchangeOf = row_cluster::Exchange<F::kCentered ? 3 : 1>;
+
+// The scale of a row, from the block's sum and its squares relative to the block's mean.
+template <class F, class Meanwhile>
+FUSEDOPS_DEVICE Scale<float> scale_of_blocks(const BlockSum& block, float (&squares)[1],
+                                             const Constants<float>& c, ExchangeOf<F>& room,
+                                             const Meanwhile& meanwhile) {
+  float mean = 0;
+  if constexpr (F::kCentered) {
+    float all[3] = {block.sum, block.count, squares[0]};
+    row_cluster::exchange(all, room, meanwhile);
+    const BlockSum one{all[0], all[1]};
+    float row[1] = {one.sum};
+    row_cluster::sum_of_blocks(row);
+    mean = c.exact_mean(row[0]);
+    const float apart = one.mean() - mean;
+    squares[0] = fmaf(one.count, apart * apart, all[2]);
+  } else {
+    row_cluster::exchange(squares, room, meanwhile);
+  }
+  row_cluster::sum_of_blocks(squares);
+  return {mean, math::inverse_sqrt(fmaf(squares[0], c.inverse_n, c.eps))};
+}
 
 template <class F, RowLayout kLayout>
 __global__ void __launch_bounds__(row_cluster::kMostThreads,
@@ -98,7 +124,7 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
     constexpr int kBatch = kLayout == RowLayout::shifted ? 1 : kAdds ? 4 : 2;
     using Part = row_cluster::ClusterRow<kInputs>;
     __shared__ float of_warp[3][kMostWarps];
-    __shared__ row_cluster::Exchange<F::kCentered ? 3 : 1> room;
+    __shared__ ExchangeOf<F> room;
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
     overlap::wait_in_turn();
     const RowSlice<T, kLayout> p(cluster::number(), cols);
@@ -130,8 +156,8 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
       }
     };
 
-    float mean = 0, total = 0, squares[1] = {0};
-    const auto square = [&](float x) { return (x - mean) * (x - mean); };
+    float total = 0, squares[1] = {0};
+    BlockSum block;
     part.template first_pass<kBatch, kAdds>(
         in, ask_bias, [&](unsigned v, typename Part::OfInputs& of, bool is_held, int j) {
           float x[V];
@@ -141,37 +167,26 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
           if constexpr (F::kCentered) {
             total += sum_of_lanes(x, [](float each) { return each; });
           } else {
-            squares[0] += sum_of_lanes(x, square);
+            squares[0] += sum_of_lanes(x, [](float each) { return each * each; });
           }
         });
     if constexpr (F::kCentered) {
       float sums[2] = {total + edge, static_cast<float>(part.count() * V + has_edge)};
       row_cluster::sum_of_block(sums, of_warp);
-      const BlockSum block{sums[0], sums[1]};
-      mean = block.mean();
-      part.template next_pass<2>(
+      block = {sums[0], sums[1]};
+      const float mean = block.mean();
+      part.template next_pass<kBatch>(
           in, [](unsigned, int) {},
           [&](unsigned v, const typename Part::OfInputs& of, bool is_held, int j) {
             float x[V];
             get(x, of, v, is_held, j);
-            squares[0] += sum_of_lanes(x, square);
+            squares[0] +=
+                sum_of_lanes(x, [=](float each) { return (each - mean) * (each - mean); });
           });
-      if (has_edge) squares[0] += square(edge);
-      row_cluster::sum_of_block(squares, of_warp + 2);
-      float all[3] = {block.sum, block.count, squares[0]};
-      row_cluster::exchange(all, room);
-      const BlockSum one{all[0], all[1]};
-      float row[1] = {one.sum};
-      row_cluster::sum_of_blocks(row);
-      mean = c.exact_mean(row[0]);
-      squares[0] = fmaf(one.count, square(one.mean()), all[2]);
-    } else {
-      if (has_edge) squares[0] += square(edge);
-      row_cluster::sum_of_block(squares, of_warp);
-      row_cluster::exchange(squares, room);
     }
-    row_cluster::sum_of_blocks(squares);
-    const float scale = math::inverse_sqrt(fmaf(squares[0], c.inverse_n, c.eps));
+    if (has_edge) squares[0] += (edge - block.mean()) * (edge - block.mean());
+    row_cluster::sum_of_block(squares, of_warp + 2);
+    const Scale<float> by = scale_of_blocks<F>(block, squares, c, room, [] {});
     part.template next_pass<kBatch>(
         in,
         [&](unsigned v, int j) {
@@ -183,10 +198,45 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
           widen(gamma, gammas[j]);
           if constexpr (F::kCentered) widen(beta, betas[j]);
           get(x, of, v, is_held, j);
-          normalize<F>(x, mean, scale, gamma, beta);
+          normalize<F>(x, by.mean, by.scale, gamma, beta);
           store(t.y + place(v), narrow<T>(x));
         });
-    if (has_edge) write_edge<F>(t, p.row, edge_column, edge, mean, scale);
+    if (has_edge) write_edge<F>(t, p.row, edge_column, edge, by.mean, by.scale);
+  }
+}
+
+// The same for sums, in registers.
+template <class F, class S, RowLayout kLayout>
+__global__ void __launch_bounds__(S::kMost, S::kBlocks)
+    sum_cluster_kernel(const Tensors<typename F::T> t, int cols, const Constants<float> c) {
+  if constexpr (cluster::kSupported) {
+    __shared__ float of_warp[3][kMostWarps];
+    __shared__ ExchangeOf<F> room;
+    overlap::wait_in_turn();
+    row_cluster::open(room);
+    RowSlice<typename F::T, kLayout> p(cluster::number(), cols);
+    p.share(cluster::size(), cluster::rank());
+    Loads<F, S, kLayout> in;
+    RegisterRow<F, S> part;
+    Gains<F, S, kLayout> gains;
+    in.start(t, p);
+    in.wait();
+    cluster::wait();
+    take(part, in, t, p, t.sum);
+    BlockSum block;
+    if constexpr (F::kCentered) {
+      float count = p.has_edge() ? 1 : 0;
+#pragma unroll
+      for (int k = 0; k < S::kVectors; ++k) count += p.has(k) ? p.V : 0;
+      float sums[2] = {sum_of(part, p, [](float x) { return x; }), count};
+      row_cluster::sum_of_block(sums, of_warp);
+      block = {sums[0], sums[1]};
+    }
+    const float mean = block.mean();
+    float squares[1] = {sum_of(part, p, [=](float x) { return (x - mean) * (x - mean); })};
+    row_cluster::sum_of_block(squares, of_warp + 2);
+    const auto ask = [&] { gains.start(t, p); };
+    write(part, scale_of_blocks<F>(block, squares, c, room, ask), t, gains, p);
   }
 }
 

@@ -44,12 +44,17 @@ struct Schedule {
   static constexpr int kPrefetched = kColumnsPrefetched;
   static constexpr bool kNarrow = kMost <= warp::kWidth;  // several rows share a block
   static constexpr int kBlock = kNarrow ? kNarrowBlock : kMost;
-  static constexpr int kBlocks = 1;       // blocks of a multiprocessor, at least
-  static constexpr bool kPacked = false;  // 16-bit elements stay packed in registers
+  static constexpr int kBlocks = 1;         // blocks of a multiprocessor, at least
+  static constexpr bool kClusters = false;  // the threads of a cluster share a row
+  static constexpr bool kPacked = false;    // 16-bit elements stay packed in registers
 };
 template <int kCount, class S>
 struct WithBlocks : S {
   static constexpr int kBlocks = kCount;
+};
+template <class S>
+struct InClusters : S {
+  static constexpr bool kClusters = true;
 };
 template <class S>
 struct StayPacked : S {

@@ -33,6 +33,7 @@ struct Schedules {
                     WithBlocks<2, Schedule<4, 512, kHeavy ? 1 : 4>>>;
   using Large = If<kSums, Schedule<4, 1024, 1>,
                    If<kHalf, StayPacked<Schedule<8, 1024, 1>>, Schedule<8, 1024, 1>>>;
+  using InCluster = WithBlocks<2, InClusters<Schedule<4, 512, 1>>>;  // of sums
   using Shifted = If<kSums, Schedule<2, 1024, 0>, Schedule<4, 1024, 1>>;
 };
 
@@ -78,6 +79,29 @@ gpu::Status launch_in_clusters(const Norm& call, int inputs, Kernel whole, Kerne
                              stream, arguments..., layout.held);
 }
 
+// Launches a kernel for sums in the registers of clusters. A row must have at most as many vectors
+// as kMostInCluster<S>.
+template <class S>
+constexpr std::int64_t kMostInCluster = std::int64_t{S::kVectors} * S::kMost * cluster::kMostBlocks;
+
+template <class F>
+gpu::Status launch_sums_in_clusters(const Norm& call, const NormTensors& tensors,
+                                    gpu::Stream stream) {
+  using T = typename F::T;
+  using S = typename Schedules<F>::InCluster;
+  const std::int64_t threads = ceil_div(call.cols / kLanes<T>, S::kVectors);
+  std::int64_t blocks = 1;
+  while (blocks * S::kMost < threads) blocks *= 2;
+  const std::int64_t width = ceil_div(ceil_div(threads, blocks), warp::kWidth) * warp::kWidth;
+  const row_cluster::ClusterLayout layout{
+      static_cast<unsigned>(blocks), static_cast<unsigned>(width), 0,
+      static_cast<unsigned>(2 * S::kVectors * width * kVectorBytes)};
+  const auto kernel = call.cols % kLanes<T> == 0 ? &sum_cluster_kernel<F, S, RowLayout::whole>
+                                                 : &sum_cluster_kernel<F, S, RowLayout::shifted>;
+  return row_cluster::launch(kernel, call.rows, layout, stream, typed<T>(tensors),
+                             static_cast<int>(call.cols), constants_of<float>(call));
+}
+
 // The block of a kernel for rows of any length, with schedule S.
 template <class T, class S>
 RowBlock any_block(const Norm& call) {
@@ -112,7 +136,8 @@ inline bool can_use_clusters(const Norm& call) {
 template <class F>
 bool in_clusters(const Norm& call) {
   using By = Schedules<F>;
-  constexpr std::int64_t V = kLanes<typename F::T>, kLong = 8192, kInputs = By::kSums ? 2 : 1;
+  constexpr std::int64_t V = kLanes<typename F::T>, kLong = By::kSums ? 2048 : 8192;
+  constexpr std::int64_t kInputs = By::kSums ? 2 : 1;
   const std::int64_t vectors = call.cols / V, bytes = vectors * kVectorBytes * kInputs;
   const bool fit = call.cols % V != 0
                        ? fits<typename By::Tiny>(vectors) || fits<typename By::Shifted>(vectors)
@@ -140,6 +165,11 @@ gpu::Status launch_norm(const Norm& call, const NormTensors& tensors, gpu::Strea
   using T = typename F::T;
   constexpr int V = kLanes<T>;
   if (in_clusters<F>(call)) {
+    if constexpr (By::kSums) {
+      if (call.cols / V <= kMostInCluster<typename By::InCluster>) {
+        return launch_sums_in_clusters<F>(call, tensors, stream);
+      }
+    }
     return launch_in_clusters<T>(call, F::kAdds == Adds::nothing ? 1 : 2,
                                  &norm_cluster_kernel<F, RowLayout::whole>,
                                  &norm_cluster_kernel<F, RowLayout::shifted>, stream,

@@ -3,8 +3,10 @@
 #pragma once
 
 #include "kernels/norm_form.cuh"
+#include "kernels/packed.cuh"
 #include "kernels/unaligned.cuh"
 #include "platform/fetch.h"
+#include "platform/shared.h"
 
 namespace fusedops::kernels::norm_detail {
 
@@ -24,6 +26,12 @@ struct RowSlice {
         span(kWhole ? whole_span<V>(cols) : span_of<V>(index, cols)),
         threads(blockDim.x),
         thread(threadIdx.x) {}
+
+  // Lets `blocks` blocks share the row.
+  FUSEDOPS_DEVICE void share(unsigned blocks, unsigned block) {
+    thread += block * threads;
+    threads *= blocks;
+  }
 
   FUSEDOPS_DEVICE bool has(int k) const { return thread + k * threads < span.vectors - start; }
   // Whether vector k is skipped. If rows have vectors, a thread without vector k reads the row's
@@ -97,25 +105,27 @@ struct Prefetched {
   }
 };
 
-// The inputs of the sum, as loaded.
+// The inputs of the sum, as loaded. In clusters x and the residual come by way of places in shared
+// memory that no other thread touches: until they are used they take no registers.
 template <class F, class S, RowLayout kLayout>
 struct Loads {
   using T = typename F::T;
   using P = RowSlice<T, kLayout>;
+  static constexpr bool kSums = F::kAdds != Adds::nothing;
   Vector<T> x[S::kVectors];
-  Vector<T> residual[F::kAdds == Adds::nothing ? 1 : S::kVectors];
+  Vector<T> residual[kSums ? S::kVectors : 1];
   Prefetched<S, Vector<T>> bias;
   T edge_x, edge_residual;
 
   FUSEDOPS_DEVICE void start(const Tensors<T>& t, const P& p) {
-#pragma unroll
-    for (int k = 0; k < S::kVectors; ++k) {
-      if (!p.skips(k)) x[k] = load(p.of_row(t.x, k));
-    }
-    if (F::adds_residual(t)) {
-#pragma unroll
-      for (int k = 0; k < S::kVectors; ++k) {
-        if (!p.skips(k)) residual[k] = load(p.of_row(t.residual, k));
+    if constexpr (S::kClusters) {
+      copy(t.x, p, 0);
+      if (F::adds_residual(t)) copy(t.residual, p, S::kVectors);
+      async_copy::commit_group();
+    } else {
+      read(x, t.x, p);
+      if constexpr (kSums) {
+        if (F::adds_residual(t)) read(residual, t.residual, p);
       }
     }
     if (F::adds_bias(t)) bias.start(of_bias(t, p));
@@ -124,11 +134,40 @@ struct Loads {
       if (F::adds_residual(t)) edge_residual = t.residual[p.row + p.edge_column()];
     }
   }
+  // Must be called before the copies are used.
+  FUSEDOPS_DEVICE void wait() const { async_copy::wait_group(0); }
+
+  FUSEDOPS_DEVICE Vector<T> x_of(int k) const { return S::kClusters ? copied(k) : x[k]; }
+  FUSEDOPS_DEVICE Vector<T> residual_of(int k) const {
+    return S::kClusters ? copied(S::kVectors + k) : residual[kSums ? k : 0];
+  }
 
   FUSEDOPS_DEVICE static auto of_bias(const Tensors<T>& t, const P& p) {
     return [&](Vector<T>& to, int k) {
       if (!p.skips(k)) to = p.of_columns(t.bias, k);
     };
+  }
+
+ private:
+  FUSEDOPS_DEVICE static void read(Vector<T> (&to)[S::kVectors], const T* from, const P& p) {
+#pragma unroll
+    for (int k = 0; k < S::kVectors; ++k) {
+      if (!p.skips(k)) to[k] = load(p.of_row(from, k));
+    }
+  }
+  FUSEDOPS_DEVICE static void copy(const T* from, const P& p, int first) {
+    FUSEDOPS_DYNAMIC_SHARED(Packed, places);
+#pragma unroll
+    for (int k = 0; k < S::kVectors; ++k) {
+      Packed* const place = places + (first + k) * blockDim.x + threadIdx.x;
+      async_copy::start(shared::address_of(place), p.of_row(from, k), true);
+    }
+  }
+  FUSEDOPS_DEVICE static Vector<T> copied(int k) {
+    FUSEDOPS_DYNAMIC_SHARED(Packed, places);
+    Vector<T> out;
+    memcpy(&out, places + k * blockDim.x + threadIdx.x, sizeof(out));
+    return out;
   }
 };
 
@@ -220,12 +259,12 @@ FUSEDOPS_DEVICE void take(RegisterRow<F, S>& part, Loads<F, S, kLayout>& in,
   for (int k = 0; k < S::kVectors; ++k) {
     if (p.skips(k)) continue;
     if constexpr (S::kPacked) {
-      part.vector[k].put(in.x[k]);
+      part.vector[k].put(in.x_of(k));
     } else {
       A x[V];
-      widen(x, in.x[k]);
+      widen(x, in.x_of(k));
       if (F::adds_bias(t)) add(x, in.bias.next(k, in.of_bias(t, p)));
-      if (F::adds_residual(t)) add(x, in.residual[F::kAdds == Adds::nothing ? 0 : k]);
+      if (F::adds_residual(t)) add(x, in.residual_of(k));
       if (F::kAdds != Adds::nothing && sum && p.has(k)) store(p.of_row(sum, k), narrow<T>(x));
       part.vector[k].put(x);
     }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/packed.cuh"
 #include "kernels/reduce.cuh"
@@ -112,24 +113,25 @@ class ClusterRow {
   template <int kBatch, bool kKeeps, class Ask, class Take>
   FUSEDOPS_DEVICE void held(const Ask& ask, const Take& take) const {
     Packed* place = places_;
-    for (unsigned v = own; v < end_; v += kBatch * all) {
+    unsigned v = own;
+    const auto batch = [&](auto count) {
 #pragma unroll
-      for (int j = 0; j < kBatch; ++j) {
-        if (v + j * all < end_) ask(v + j * all, j);
-      }
+      for (int j = 0; j < count.value; ++j) ask(v + j * all, j);
 #pragma unroll
-      for (int j = 0; j < kBatch; ++j, place += kInputs * blockDim.x) {
-        if (v + j * all >= end_) break;
+      for (int j = 0; j < count.value; ++j, v += all, place += kInputs * blockDim.x) {
         OfInputs of;
 #pragma unroll
         for (int i = 0; i < kInputs; ++i) of[i] = place[i * blockDim.x];
-        take(v + j * all, of, true, j);
+        take(v, of, true, j);
         if constexpr (kKeeps) {
 #pragma unroll
           for (int i = 0; i < kInputs; ++i) place[i * blockDim.x] = of[i];
         }
       }
-    }
+    };
+    // Whole batches need no branches in them, so their loads are in flight together.
+    while (v + (kBatch - 1) * all < end_) batch(std::integral_constant<int, kBatch>{});
+    while (v < end_) batch(std::integral_constant<int, 1>{});
   }
   template <class Ask, class Take>
   FUSEDOPS_DEVICE void others(const Starts& rows, const Ask& ask, const Take& take) const {
@@ -173,20 +175,28 @@ FUSEDOPS_DEVICE void open(Exchange<kCounts>&... rooms) {
 
 // Gives all blocks this block's values, which each of its threads passes, and each thread those of
 // block number `lane % kMostBlocks`, or zeros if there is none.
-template <int kCount>
-FUSEDOPS_DEVICE void exchange(float (&values)[kCount], Exchange<kCount>& room) {
+// `meanwhile` runs while they are on their way.
+template <int kCount, class Meanwhile>
+FUSEDOPS_DEVICE void exchange(float (&values)[kCount], Exchange<kCount>& room,
+                              const Meanwhile& meanwhile) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     if (threadIdx.x < cluster::size()) {
       cluster::send(values[i], room.of_block[i][cluster::rank()], room.box, threadIdx.x);
     }
   }
+  meanwhile();
   cluster::receive(room.box);
   const unsigned block = threadIdx.x % cluster::kMostBlocks;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
     values[i] = block < cluster::size() ? room.of_block[i][block] : 0;
   }
+}
+
+template <int kCount>
+FUSEDOPS_DEVICE void exchange(float (&values)[kCount], Exchange<kCount>& room) {
+  exchange(values, room, [] {});
 }
 
 // Adds up kCount values over the threads of the block. `of_warp` may be used again after the
