@@ -90,7 +90,7 @@ gpu::Status launch_sums_in_clusters(const Norm& call, const NormTensors& tensors
   using T = typename F::T;
   using S = typename Schedules<F>::InCluster;
   const std::int64_t threads = ceil_div(call.cols / kLanes<T>, S::kVectors);
-  std::int64_t blocks = 1;
+  std::int64_t blocks = row_cluster::kLeastBlocks;
   while (blocks * S::kMost < threads) blocks *= 2;
   const std::int64_t width = ceil_div(ceil_div(threads, blocks), warp::kWidth) * warp::kWidth;
   const row_cluster::ClusterLayout layout{

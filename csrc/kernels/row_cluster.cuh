@@ -21,6 +21,7 @@
 namespace fusedops::row_cluster {
 
 constexpr int kMostThreads = 512;  // of a block
+constexpr int kLeastBlocks = 2;    // a block alone has no one to send to (cluster.h)
 constexpr std::int64_t kKiB = 1024;
 // Longer rows of a softmax or a layer norm gain nothing; measured (H100, H200).
 constexpr std::int64_t kMostBytes = 3 * kKiB * kKiB;
@@ -38,7 +39,7 @@ struct ClusterLayout {
 inline ClusterLayout layout(std::int64_t vectors, int inputs, std::int64_t wanted) {
   constexpr std::int64_t kMost = 110 * kKiB;  // of a block; two blocks of a multiprocessor
   const std::int64_t row = vectors * kVectorBytes * inputs;
-  std::int64_t blocks = 1;
+  std::int64_t blocks = kLeastBlocks;
   while (blocks < cluster::kMostBlocks && row > blocks * wanted) blocks *= 2;
   const std::int64_t threads = row > blocks * wanted ? kMostThreads : kMostThreads / 2;
   const std::int64_t vector = threads * kVectorBytes * inputs;

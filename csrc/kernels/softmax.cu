@@ -29,7 +29,7 @@ inline Shared shared_by(const Softmax& call) {
   Shared by;
   by.is_longest = threads > std::int64_t{cluster::kMostBlocks} * ClusterRows::kMost;
   const std::int64_t most = by.is_longest ? LongestRows::kMost : ClusterRows::kMost;
-  by.blocks = 1;
+  by.blocks = row_cluster::kLeastBlocks;
   while (by.blocks < cluster::kMostBlocks && by.blocks * most < threads) by.blocks *= 2;
   by.threads = ceil_div(ceil_div(threads, by.blocks), warp::kWidth) * warp::kWidth;
   const std::int64_t blocks = call.rows() * by.blocks;

@@ -363,9 +363,10 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     top = fmaxf(top, largest(z));
   }
   top = reduce_lanes(top, lanes, Max{});
-  // Scores are scaled and the base subtracted at once, so the base must be scaled too. Its rounding
-  // does no harm, as it cancels out.
+  // Scores are scaled and the base subtracted at once, so the base must be scaled too. It is
+  // rounded, which does no harm if all see the same number.
   top *= params.factor;
+  fetch::make_opaque(top);
   const float base = base_of(top);
   const auto exponential = [&](float x) { return two_to(fmaf(x, params.factor, -base)); };
   const auto take = [&](int k) -> float (&)[V] {

@@ -123,7 +123,8 @@ FUSEDOPS_DEVICE void open(Mailbox& box, unsigned values) {
 }
 
 // Sends a value to the place of `mine`, and word of it to the place of `box`, in a block of the
-// cluster. The sender may end before it arrives.
+// cluster. The sender may end before it arrives. In a launch without clusters this is an illegal
+// instruction.
 FUSEDOPS_DEVICE void send(float value, float& mine, Mailbox& box, [[maybe_unused]] unsigned block) {
 #if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   model::mail_send(value, &mine, &box, block);
