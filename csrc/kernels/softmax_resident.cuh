@@ -289,15 +289,15 @@ FUSEDOPS_DEVICE void prefetch_next_head(const Packed* in, unsigned vectors,
 struct BlockRoom {
   Peak<float> of_warp[kMostWarps];
 
-  FUSEDOPS_DEVICE Peak<float> merged(const Peak<float>& own) {
-    return peak_of_row<float>(own, 1, static_cast<int>(blockDim.x), of_warp);
+  FUSEDOPS_DEVICE Peak<float> merged(const Peak<float>& own, float factor) {
+    return peak_of_row<float>(own, factor, static_cast<int>(blockDim.x), of_warp);
   }
 };
 struct ClusterRoom : BlockRoom {
   row_cluster::Exchange<2> blocks;
 
-  FUSEDOPS_DEVICE Peak<float> merged(const Peak<float>& own) {
-    return peak_of_cluster(BlockRoom::merged(own), blocks);
+  FUSEDOPS_DEVICE Peak<float> merged(const Peak<float>& own, float factor) {
+    return peak_of_cluster(BlockRoom::merged(own, factor), factor, blocks);
   }
 };
 template <class S>
@@ -363,12 +363,8 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     top = fmaxf(top, largest(z));
   }
   top = reduce_lanes(top, lanes, Max{});
-  // Scores are scaled and the base subtracted at once, so the base must be scaled too. It is
-  // rounded, which does no harm if all see the same number.
-  top *= params.factor;
-  fetch::make_opaque(top);
   const float base = base_of(top);
-  const auto exponential = [&](float x) { return two_to(fmaf(x, params.factor, -base)); };
+  const auto exponential = [&](float x) { return two_to((x - base) * params.factor); };
   const auto take = [&](int k) -> float (&)[V] {
     float (&z)[V] = cached[kKeep ? k : 0];
     if constexpr (!kKeep) {
@@ -387,8 +383,8 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     sum += sum_of(take(k));
   }
   sum = reduce_lanes(sum, lanes, Sum{});
-  const Peak<float> peak = room.merged({top, sum});
-  const float share = two_to(top - peak.top) * inverse(peak.sum);
+  const Peak<float> peak = room.merged({top, sum}, params.factor);
+  const float share = two_to((top - peak.top) * params.factor) * inverse(peak.sum);
 
   Packed* const out = as_packed(y + begin + span.head);
 #pragma unroll

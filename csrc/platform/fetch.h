@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "platform/math.h"
 
@@ -87,18 +86,16 @@ FUSEDOPS_DEVICE void into_l2([[maybe_unused]] const void* address,
 }
 
 // Hides the value from the compiler: it can neither trace the value to its origin nor reuse what it
-// derived from it before. A product is rounded before that, and not fused with a later sum.
+// derived from it before.
 template <class T>
 FUSEDOPS_DEVICE void make_opaque(T& value) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
 #if defined(FUSEDOPS_MODEL)
-  asm volatile("" : "+m"(value));
+  asm volatile("" : "+r"(value));
 #elif defined(__HIP_PLATFORM_AMD__)
   asm volatile("" : "+v"(value));
 #else
-  if constexpr (std::is_same_v<T, float>) {
-    asm volatile("" : "+f"(value));
-  } else if constexpr (sizeof(T) == 8) {
+  if constexpr (sizeof(T) == 8) {
     asm volatile("" : "+l"(value));
   } else {
     asm volatile("" : "+r"(value));
