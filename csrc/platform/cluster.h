@@ -108,7 +108,7 @@ struct Mailbox {
 
 // Lets `values` values come. One thread calls it, and then all threads call arrive_relaxed(); the
 // blocks may send after the cluster's wait().
-FUSEDOPS_DEVICE void open(Mailbox& box, unsigned values) {
+FUSEDOPS_DEVICE void open([[maybe_unused]] Mailbox& box, [[maybe_unused]] unsigned values) {
 #if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   model::mail_open(&box, values);
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -125,7 +125,8 @@ FUSEDOPS_DEVICE void open(Mailbox& box, unsigned values) {
 // Sends a value to the place of `mine`, and word of it to the place of `box`, in a block of the
 // cluster. The sender may end before it arrives. In a launch without clusters this is an illegal
 // instruction.
-FUSEDOPS_DEVICE void send(float value, float& mine, Mailbox& box, [[maybe_unused]] unsigned block) {
+FUSEDOPS_DEVICE void send([[maybe_unused]] float value, [[maybe_unused]] float& mine,
+                          [[maybe_unused]] Mailbox& box, [[maybe_unused]] unsigned block) {
 #if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   model::mail_send(value, &mine, &box, block);
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -143,7 +144,7 @@ FUSEDOPS_DEVICE void send(float value, float& mine, Mailbox& box, [[maybe_unused
 
 // Waits until all values have come. Each thread that reads one calls it, and a block must not end
 // before.
-FUSEDOPS_DEVICE void receive(Mailbox& box) {
+FUSEDOPS_DEVICE void receive([[maybe_unused]] Mailbox& box) {
 #if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   model::mail_receive(&box);
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
