@@ -12,29 +12,33 @@ namespace softmax_detail {
 
 constexpr std::int64_t kMostKeys = 1 << 15;  // of a block
 
-// The blocks that share a long row, and their threads.
-struct Shared {
-  std::int64_t blocks = 0;  // 0: the row is not shared
-  std::int64_t threads = 0;
-  bool is_longest = false;  // too long for ClusterRows
-};
+// How the threads of a cluster share the row of a call, with schedule S.
+template <class S>
+row_cluster::ClusterLayout shared_by(const Softmax& call) {
+  const std::int64_t vectors = call.keys * element_size(call.dtype) / kVectorBytes;
+  const std::int64_t threads = ceil_div(vectors, S::kVectors);
+  std::int64_t blocks = row_cluster::kLeastBlocks;
+  while (blocks < cluster::kMostBlocks && blocks * S::kMost < threads) blocks *= 2;
+  const std::int64_t width = ceil_div(ceil_div(threads, blocks), warp::kWidth) * warp::kWidth;
+  const std::int64_t shared = S::kPacked ? 0 : width * S::kVectors * kVectorBytes;
+  return {static_cast<unsigned>(blocks), static_cast<unsigned>(width), 0,
+          static_cast<unsigned>(shared)};
+}
+
+// Whether its row is too long for ClusterRows.
+inline bool is_longest(const Softmax& call) {
+  return shared_by<ClusterRows>(call).threads > ClusterRows::kMost;
+}
 
 // Not shared are short rows, those of GPUs without clusters, and those of calls that would leave
 // most of the GPU idle, which lie in the L2 cache, where a second read is cheap.
-inline Shared shared_by(const Softmax& call) {
+inline bool is_shared(const Softmax& call) {
   constexpr std::int64_t kLeast = 64;  // blocks; measured (H100)
-  if (call.keys <= kMostKeys || !is_narrow(call.keys) || !gpu::has_clusters()) return {};
-  const std::int64_t lanes = kVectorBytes / element_size(call.dtype);
-  const std::int64_t threads = ceil_div(call.keys / lanes, ClusterRows::kVectors);
-  Shared by;
-  by.is_longest = threads > std::int64_t{cluster::kMostBlocks} * ClusterRows::kMost;
-  const std::int64_t most = by.is_longest ? LongestRows::kMost : ClusterRows::kMost;
-  by.blocks = row_cluster::kLeastBlocks;
-  while (by.blocks < cluster::kMostBlocks && by.blocks * most < threads) by.blocks *= 2;
-  by.threads = ceil_div(ceil_div(threads, by.blocks), warp::kWidth) * warp::kWidth;
-  const std::int64_t blocks = call.rows() * by.blocks;
-  const bool fits = by.threads <= most && blocks >= kLeast && blocks <= gpu::kMostBlocks;
-  return fits ? by : Shared{};
+  if (call.keys <= kMostKeys || !is_narrow(call.keys) || !gpu::has_clusters()) return false;
+  const bool longest = is_longest(call);
+  const auto by = longest ? shared_by<LongestRows>(call) : shared_by<ClusterRows>(call);
+  const std::int64_t blocks = call.rows() * by.cluster;
+  return by.threads <= LongestRows::kMost && blocks >= kLeast && blocks <= gpu::kMostBlocks;
 }
 
 // How many heads the same threads compute one after another, because they share a mask's row. Only
@@ -61,7 +65,7 @@ inline bool fits(const Softmax& call) {
   constexpr std::int64_t kMostRows = 1 << 30;
   constexpr double kLeastScale = 1e-20;
   return call.dtype != DType::float64 && call.rows() <= kMostRows &&
-         (call.keys <= kMostKeys || shared_by(call).blocks > 0) && call.scale >= kLeastScale &&
+         (call.keys <= kMostKeys || is_shared(call)) && call.scale >= kLeastScale &&
          (call.mask.type == ScoreBias::Type::none || call.mask.key == 1) &&
          (call.alibi.type == ScoreBias::Type::none || call.slopes);
 }
@@ -126,47 +130,47 @@ gpu::Status launch_resident(const Softmax& call, Masking masking, void* y, const
                          static_cast<unsigned>(units), params);
 }
 
-template <class T, class S>
-SoftmaxKernel<T> shared_kernel(const Softmax& call, Masking masking) {
+// Launches a kernel for shared rows: with schedule Plain without a mask, else with Masked.
+template <class T, class Plain, class Masked>
+gpu::Status launch_shared(const Softmax& call, Masking masking, void* y, const void* scores,
+                          gpu::Stream stream) {
+  const auto launch = [&](auto schedule, SoftmaxKernel<T> kernel) {
+    return row_cluster::launch(kernel, call.rows(), shared_by<decltype(schedule)>(call), stream,
+                               static_cast<T*>(y), static_cast<const T*>(scores),
+                               static_cast<unsigned>(call.rows()),
+                               params_of(call, shares_mask(call), 1));
+  };
   switch (masking) {
     case Masking::plain:
-      if (call.keys % kLanes<T> == 0) return &softmax_kernel<T, S, Masking::plain>;
+      if (call.keys % kLanes<T> == 0) {
+        return launch(Plain{}, &softmax_kernel<T, Plain, Masking::plain>);
+      }
       [[fallthrough]];
     case Masking::ragged:
-      return &softmax_kernel<T, S, Masking::ragged>;
+      return launch(Plain{}, &softmax_kernel<T, Plain, Masking::ragged>);
     case Masking::boolean:
-      return &softmax_kernel<T, S, Masking::boolean>;
+      return launch(Masked{}, &softmax_kernel<T, Masked, Masking::boolean>);
     case Masking::float32:
-      if constexpr (sizeof(T) == 2) return &softmax_kernel<T, S, Masking::float32>;
+      if constexpr (sizeof(T) == 2) {
+        return launch(Masked{}, &softmax_kernel<T, Masked, Masking::float32>);
+      }
       [[fallthrough]];
     case Masking::like_scores:
-      return &softmax_kernel<T, S, Masking::like_scores>;
+      return launch(Masked{}, &softmax_kernel<T, Masked, Masking::like_scores>);
     case Masking::any:
       break;
   }
-  return &softmax_kernel<T, S, Masking::any>;
-}
-
-template <class T>
-gpu::Status launch_in_clusters(const Softmax& call, const Shared& by, Masking masking, void* y,
-                               const void* scores, gpu::Stream stream) {
-  const auto kernel = by.is_longest ? shared_kernel<T, LongestRows>(call, masking)
-                                    : shared_kernel<T, ClusterRows>(call, masking);
-  const std::int64_t bytes =
-      by.is_longest ? 0 : by.threads * ClusterRows::kVectors * std::int64_t{kVectorBytes};
-  const row_cluster::ClusterLayout layout{static_cast<unsigned>(by.blocks),
-                                          static_cast<unsigned>(by.threads), 0,
-                                          static_cast<unsigned>(bytes)};
-  return row_cluster::launch(kernel, call.rows(), layout, stream, static_cast<T*>(y),
-                             static_cast<const T*>(scores), static_cast<unsigned>(call.rows()),
-                             params_of(call, shares_mask(call), 1));
+  return launch(Masked{}, &softmax_kernel<T, Masked, Masking::any>);
 }
 
 template <class T>
 gpu::Status launch_softmax(const Softmax& call, void* y, const void* scores, gpu::Stream stream) {
   const Masking masking = masking_of<T>(call);
-  const Shared by = shared_by(call);
-  if (by.blocks > 0) return launch_in_clusters<T>(call, by, masking, y, scores, stream);
+  if (is_shared(call)) {
+    return is_longest(call)
+               ? launch_shared<T, LongestRows, LongestRows>(call, masking, y, scores, stream)
+               : launch_shared<T, ClusterRows, MaskedRows>(call, masking, y, scores, stream);
+  }
   if (masking > Masking::ragged && masking < Masking::any) {
     const PrefetchedKernel<T> prefetched = prefetched_for<T>(call, masking);
     int room = 0, processors = 0;

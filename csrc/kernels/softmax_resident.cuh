@@ -218,6 +218,11 @@ struct ClusterRows {
   static constexpr bool kPacked = false, kClusters = true;
   static constexpr int kVectors = 8, kMost = 256, kBlocks = 3;
 };
+// A mask takes registers too, so a thread has half as much of a row.
+struct MaskedRows {
+  static constexpr bool kPacked = false, kClusters = true;
+  static constexpr int kVectors = 4, kMost = 512, kBlocks = 2;
+};
 struct LongestRows {
   static constexpr bool kPacked = true, kClusters = true;
   static constexpr int kVectors = 8, kMost = 1024, kBlocks = 1;
