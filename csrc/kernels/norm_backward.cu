@@ -164,7 +164,7 @@ FUSEDOPS_DEVICE void add_products(float (&sums)[kSums], float (&x)[V], float (&g
 }
 
 // The same for long rows, in clusters (row_cluster.cuh). Sums are taken relative to the mean of the
-// block (BlockSum). Those of g (x - mean) become those of g n once the deviation is known.
+// block (PartialSum). Those of g (x - mean) become those of g n once the deviation is known.
 template <class F, RowLayout kLayout>
 __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
     backward_cluster_kernel(const NormBackwardTensors t, Scale<float>* __restrict__ scales,
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
     constexpr int V = kLanes<T>, kSums = F::kCentered ? 3 : 2;  // of squares, g n, g
     constexpr int kBatch = 2;
     __shared__ float of_warp[kSums + 2][kMostWarps];
-    __shared__ row_cluster::Exchange<kSums + (F::kCentered ? 2 : 0)> room;
+    __shared__ row_cluster::BlockExchange<kSums + (F::kCentered ? 2 : 0)> room;
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
     overlap::wait_in_turn();
     const auto* const x_data = static_cast<const T*>(t.x);
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
       edge_g = widen(grad_data[p.row + edge_column]) * widen(gamma_data[edge_column]);
     }
     float mean = 0;
-    BlockSum block{};
+    PartialSum block{};
     if constexpr (F::kCentered) {
       float sum[2] = {edge_x, static_cast<float>(part.count() * V + has_edge)};
       part.first_pass(in, [&](unsigned, const Part::OfInputs& of) {
@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
     if constexpr (F::kCentered) {
       float all[5] = {block.sum, block.count, sums[0], sums[1], sums[2]};
       row_cluster::exchange(all, room);
-      const BlockSum one{all[0], all[1]};
+      const PartialSum one{all[0], all[1]};
       float row[1] = {one.sum};
       row_cluster::sum_of_blocks(row);
       mean = c.exact_mean(row[0]);

@@ -79,25 +79,25 @@ FUSEDOPS_DEVICE void write_edge(const Tensors<typename F::T>& t, std::int64_t ro
 // elements. Squares are taken relative to the mean of the block, and brought to that of the row
 // once both are known: so the blocks exchange what they have once (Chan, Golub & LeVeque, "Updating
 // formulae and a pairwise algorithm for computing sample variances", 1979).
-struct BlockSum {
+struct PartialSum {
   float sum = 0, count = 0;
 
   FUSEDOPS_DEVICE float mean() const { return count > 0 ? sum / count : 0; }
 };
 
 template <class F>
-using ExchangeOf = row_cluster::Exchange<F::kCentered ? 3 : 1>;
+using ExchangeOf = row_cluster::BlockExchange<F::kCentered ? 3 : 1>;
 
 // The scale of a row, from the block's sum and its squares relative to the block's mean.
 template <class F, class Meanwhile>
-FUSEDOPS_DEVICE Scale<float> scale_of_blocks(const BlockSum& block, float (&squares)[1],
+FUSEDOPS_DEVICE Scale<float> scale_of_blocks(const PartialSum& block, float (&squares)[1],
                                              const Constants<float>& c, ExchangeOf<F>& room,
                                              const Meanwhile& meanwhile) {
   float mean = 0;
   if constexpr (F::kCentered) {
     float all[3] = {block.sum, block.count, squares[0]};
     row_cluster::exchange(all, room, meanwhile);
-    const BlockSum one{all[0], all[1]};
+    const PartialSum one{all[0], all[1]};
     float row[1] = {one.sum};
     row_cluster::sum_of_blocks(row);
     mean = c.exact_mean(row[0]);
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads,
     };
 
     float total = 0, squares[1] = {0};
-    BlockSum block;
+    PartialSum block;
     part.template first_pass<kBatch, kAdds>(
         in, ask_bias, [&](unsigned v, typename Part::OfInputs& of, bool is_held, int j) {
           float x[V];
@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(S::kMost, S::kBlocks)
     in.wait();
     cluster::wait();
     take(part, in, t, p, t.sum);
-    BlockSum block;
+    PartialSum block;
     if constexpr (F::kCentered) {
       float count = p.has_edge() ? 1 : 0;
 #pragma unroll

@@ -155,21 +155,21 @@ class ClusterRow {
 
 // Where the blocks of a row leave kCount values for each other, once.
 template <int kCount>
-struct Exchange {
+struct BlockExchange {
   float of_block[kCount][cluster::kMostBlocks];
   cluster::Mailbox box;
 };
 
 // Room for a sum of kCount values over the threads of a row.
 template <int kCount>
-struct Room : Exchange<kCount> {
+struct Room : BlockExchange<kCount> {
   float of_warp[kCount][kMostWarps];
 };
 
 // Opens exchanges. All threads call it, and cluster::wait() before the first exchange: until then
 // other blocks may not have opened theirs.
 template <int... kCounts>
-FUSEDOPS_DEVICE void open(Exchange<kCounts>&... rooms) {
+FUSEDOPS_DEVICE void open(BlockExchange<kCounts>&... rooms) {
   if (threadIdx.x == 0) (cluster::open(rooms.box, kCounts * cluster::size()), ...);
   cluster::arrive_relaxed();
 }
@@ -178,7 +178,7 @@ FUSEDOPS_DEVICE void open(Exchange<kCounts>&... rooms) {
 // block number `lane % kMostBlocks`, or zeros if there is none.
 // `meanwhile` runs while they are on their way.
 template <int kCount, class Meanwhile>
-FUSEDOPS_DEVICE void exchange(float (&values)[kCount], Exchange<kCount>& room,
+FUSEDOPS_DEVICE void exchange(float (&values)[kCount], BlockExchange<kCount>& room,
                               const Meanwhile& meanwhile) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
@@ -196,7 +196,7 @@ FUSEDOPS_DEVICE void exchange(float (&values)[kCount], Exchange<kCount>& room,
 }
 
 template <int kCount>
-FUSEDOPS_DEVICE void exchange(float (&values)[kCount], Exchange<kCount>& room) {
+FUSEDOPS_DEVICE void exchange(float (&values)[kCount], BlockExchange<kCount>& room) {
   exchange(values, room, [] {});
 }
 

@@ -299,7 +299,7 @@ struct BlockRoom {
   }
 };
 struct ClusterRoom : BlockRoom {
-  row_cluster::Exchange<2> blocks;
+  row_cluster::BlockExchange<2> blocks;
 
   FUSEDOPS_DEVICE Peak<float> merged(const Peak<float>& own, float factor) {
     return peak_of_cluster(BlockRoom::merged(own, factor), factor, blocks);

@@ -127,7 +127,7 @@ FUSEDOPS_DEVICE Peak<A> peak_of_row(Peak<A> of_warp, A factor, int threads, Peak
 // Merges the peaks of the blocks of a cluster; each thread passes its block's. The result's `top`
 // is a base.
 FUSEDOPS_DEVICE Peak<float> peak_of_cluster(const Peak<float>& of_block, float factor,
-                                            row_cluster::Exchange<2>& room) {
+                                            row_cluster::BlockExchange<2>& room) {
   float both[2] = {of_block.top, of_block.sum};
   row_cluster::exchange(both, room);
   // A block that drops all its keys has no maximum: -inf, not the 0 that stands in for it.

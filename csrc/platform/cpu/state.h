@@ -40,7 +40,7 @@ struct Word {
 };
 
 // A box for values from the blocks of the cluster (platform/cluster.h).
-struct Mailbox {
+struct MailState {
   unsigned missing = 0;     // values that have not come
   std::uint32_t phase = 0;  // barriers of the cluster before it was opened
 };
@@ -87,7 +87,7 @@ struct Block {
   std::vector<int> ready;
   std::vector<std::uint32_t> counts;  // times of its count_up calls
   std::uint32_t seen_until = 0;       // the latest count that it has seen
-  std::unordered_map<const void*, Mailbox> mail;
+  std::unordered_map<const void*, MailState> mail;
   bool read_remotely = false;  // by another block, since the cluster's last barrier
   // Shared memory. The static part lies in `saved` while another block runs.
   std::size_t low = 0, high = 0;  // the bytes of the static part that were written
