@@ -79,11 +79,11 @@ gpu::Status launch_in_clusters(const Norm& call, int inputs, Kernel whole, Kerne
                              stream, arguments..., layout.held);
 }
 
-// Launches a kernel for sums in the registers of clusters. A row must have at most as many vectors
-// as kMostInCluster<S>.
+// The most vectors of a row of sums in the registers of a cluster.
 template <class S>
 constexpr std::int64_t kMostInCluster = std::int64_t{S::kVectors} * S::kMost * cluster::kMostBlocks;
 
+// Launches a kernel for such rows.
 template <class F>
 gpu::Status launch_sums_in_clusters(const Norm& call, const NormTensors& tensors,
                                     gpu::Stream stream) {

@@ -1,5 +1,5 @@
 // Long rows: the blocks of a cluster keep a row in their shared memory from its one read to its one
-// write.
+// write, and send each other what they have found in their parts of it.
 //
 // A block is small, so that a multiprocessor has several: while one waits for its copies or for the
 // others of its cluster, others compute and write. A row that is longer than the shared memory of a
