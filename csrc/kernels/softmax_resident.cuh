@@ -348,9 +348,8 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
   if (kMasking != Masking::plain) {
     write_unseen(y, row, seen, params.visibility.keys, narrow<T>(0.0f), thread, threads);
   }
-  // Whether no thread has its vector k. With a mask it is not asked: branches would separate the
-  // mask's loads.
-  // or a cluster's row, which is no shorter than its threads.
+  // Whether no thread has its vector k. With a mask it is not asked, as branches would separate the
+  // mask's loads, nor in a cluster, whose rows fill nearly all vectors.
   const auto absent = [&](int k) {
     return kMasking == Masking::ragged && !S::kClusters && k * threads >= vectors;
   };
