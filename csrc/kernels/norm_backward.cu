@@ -236,9 +236,7 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
       float all[5] = {block.sum, block.count, sums[0], sums[1], sums[2]};
       row_cluster::exchange(all, room);
       const PartialSum one{all[0], all[1]};
-      float row[1] = {one.sum};
-      row_cluster::sum_of_blocks(row);
-      mean = c.exact_mean(row[0]);
+      mean = mean_of_row(one, c);
       const float apart = one.mean() - mean;
       sums[0] = fmaf(one.count, apart * apart, all[2]);
       sums[1] = fmaf(apart, all[4], all[3]);

@@ -85,6 +85,13 @@ struct PartialSum {
   FUSEDOPS_DEVICE float mean() const { return count > 0 ? sum / count : 0; }
 };
 
+// The mean of a row, of whose blocks each thread passes the one that exchange() gave it.
+FUSEDOPS_DEVICE float mean_of_row(const PartialSum& one, const Constants<float>& c) {
+  float row[1] = {one.sum};
+  row_cluster::sum_of_blocks(row);
+  return c.exact_mean(row[0]);
+}
+
 template <class F>
 using ExchangeOf = row_cluster::BlockExchange<F::kCentered ? 3 : 1>;
 
@@ -98,9 +105,7 @@ FUSEDOPS_DEVICE Scale<float> scale_of_blocks(const PartialSum& block, float (&sq
     float all[3] = {block.sum, block.count, squares[0]};
     row_cluster::exchange(all, room, meanwhile);
     const PartialSum one{all[0], all[1]};
-    float row[1] = {one.sum};
-    row_cluster::sum_of_blocks(row);
-    mean = c.exact_mean(row[0]);
+    mean = mean_of_row(one, c);
     const float apart = one.mean() - mean;
     squares[0] = fmaf(one.count, apart * apart, all[2]);
   } else {

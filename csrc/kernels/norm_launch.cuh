@@ -89,13 +89,7 @@ gpu::Status launch_sums_in_clusters(const Norm& call, const NormTensors& tensors
                                     gpu::Stream stream) {
   using T = typename F::T;
   using S = typename Schedules<F>::InCluster;
-  const std::int64_t threads = ceil_div(call.cols / kLanes<T>, S::kVectors);
-  std::int64_t blocks = row_cluster::kLeastBlocks;
-  while (blocks * S::kMost < threads) blocks *= 2;
-  const std::int64_t width = ceil_div(ceil_div(threads, blocks), warp::kWidth) * warp::kWidth;
-  const row_cluster::ClusterLayout layout{
-      static_cast<unsigned>(blocks), static_cast<unsigned>(width), 0,
-      static_cast<unsigned>(2 * S::kVectors * width * kVectorBytes)};
+  const auto layout = row_cluster::layout_in_registers<S>(call.cols / kLanes<T>, 2);
   const auto kernel = call.cols % kLanes<T> == 0 ? &sum_cluster_kernel<F, S, RowLayout::whole>
                                                  : &sum_cluster_kernel<F, S, RowLayout::shifted>;
   return row_cluster::launch(kernel, call.rows, layout, stream, typed<T>(tensors),

@@ -23,7 +23,7 @@ namespace fusedops::row_cluster {
 constexpr int kMostThreads = 512;  // of a block
 constexpr int kLeastBlocks = 2;    // a block alone has no one to send to (cluster.h)
 constexpr std::int64_t kKiB = 1024;
-// Longer rows of a softmax or a layer norm gain nothing; measured (H100, H200).
+// Longer rows of a layer norm gain nothing; measured (H100, H200).
 constexpr std::int64_t kMostBytes = 3 * kKiB * kKiB;
 
 // How rows lie in clusters. It depends on their length alone.
@@ -46,6 +46,19 @@ inline ClusterLayout layout(std::int64_t vectors, int inputs, std::int64_t wante
   const std::int64_t held = std::min(ceil_div(vectors, blocks * threads), kMost / vector);
   return {static_cast<unsigned>(blocks), static_cast<unsigned>(threads),
           static_cast<unsigned>(held), static_cast<unsigned>(held * vector)};
+}
+
+// The layout of rows of `vectors` vectors that stay in registers, S::kVectors of a thread, with at
+// most S::kMost threads of a block. They come by way of shared memory, from `inputs` tensors; 0:
+// they do not. A row that is too long has more threads than S::kMost.
+template <class S>
+ClusterLayout layout_in_registers(std::int64_t vectors, int inputs) {
+  const std::int64_t threads = ceil_div(vectors, S::kVectors);
+  std::int64_t blocks = kLeastBlocks;
+  while (blocks < cluster::kMostBlocks && blocks * S::kMost < threads) blocks *= 2;
+  const std::int64_t width = ceil_div(ceil_div(threads, blocks), warp::kWidth) * warp::kWidth;
+  return {static_cast<unsigned>(blocks), static_cast<unsigned>(width), 0,
+          static_cast<unsigned>(inputs * S::kVectors * width * kVectorBytes)};
 }
 
 // The calling thread's vectors of a row of each of kInputs tensors: number k is vector own + k all

@@ -16,13 +16,7 @@ constexpr std::int64_t kMostKeys = 1 << 15;  // of a block
 template <class S>
 row_cluster::ClusterLayout shared_by(const Softmax& call) {
   const std::int64_t vectors = call.keys * element_size(call.dtype) / kVectorBytes;
-  const std::int64_t threads = ceil_div(vectors, S::kVectors);
-  std::int64_t blocks = row_cluster::kLeastBlocks;
-  while (blocks < cluster::kMostBlocks && blocks * S::kMost < threads) blocks *= 2;
-  const std::int64_t width = ceil_div(ceil_div(threads, blocks), warp::kWidth) * warp::kWidth;
-  const std::int64_t shared = S::kPacked ? 0 : width * S::kVectors * kVectorBytes;
-  return {static_cast<unsigned>(blocks), static_cast<unsigned>(width), 0,
-          static_cast<unsigned>(shared)};
+  return row_cluster::layout_in_registers<S>(vectors, S::kPacked ? 0 : 1);
 }
 
 // Whether its row is too long for ClusterRows.
