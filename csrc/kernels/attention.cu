@@ -123,7 +123,8 @@ FUSEDOPS_DEVICE void merge_and_write(const StepParams& params, const BlockHeads&
 // so that all get equally many. The new token is a key like the others: its row is put into its
 // tile, because the cache may not have it yet.
 template <class T, int D>
-__global__ void __launch_bounds__((LayoutOfArch<T, D>::kThreads), (LayoutOfArch<T, D>::kResident))
+__global__ void FUSEDOPS_LAUNCH_BOUNDS((LayoutOfArch<T, D>::kThreads),
+                                       (LayoutOfArch<T, D>::kResident))
     step_kernel(T* out, const T* qkv, const StepParams params) {
   using F = LayoutOfArch<T, D>;
   using Engine = typename F::Engine;

@@ -224,7 +224,7 @@ __device__ __forceinline__ void run_decode(const DecodeShape& shape, T* y, const
 }
 
 template <class T, int kSlots>
-__global__ void __launch_bounds__(kBlock, 3)
+__global__ void FUSEDOPS_LAUNCH_BOUNDS(kBlock, 3)
     decode_kernel(const DecodeShape shape, T* y, const T* x, const void* weight, const T* gamma,
                   const T* residual) {
   if constexpr (tensor_core::kSupported) {

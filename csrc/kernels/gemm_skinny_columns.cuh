@@ -194,7 +194,7 @@ __device__ __forceinline__ void run_by_columns(ProblemShape shape, typename L::T
 }
 
 template <class L>
-__global__ void __launch_bounds__(kBlock, L::kResident)
+__global__ void FUSEDOPS_LAUNCH_BOUNDS(kBlock, L::kResident)
     by_columns(ProblemShape shape, typename L::T* y, const typename L::T* x, const void* weight,
                const typename L::T* bias, const float* scales) {
   if constexpr (tensor_core::kSupported) {

@@ -163,17 +163,28 @@ FUSEDOPS_DEVICE void add_products(float (&sums)[kSums], float (&x)[V], float (&g
   if constexpr (kSums > 2) sums[2] += plain;
 }
 
+// The sum of f over the lanes, in two chains.
+template <int V, class Of>
+FUSEDOPS_DEVICE float sum_of_lanes(const float (&x)[V], const Of& f) {
+  float even = 0, odd = 0;
+#pragma unroll
+  for (int i = 0; i < V; i += 2) {
+    even += f(x[i]);
+    odd += f(x[i + 1]);
+  }
+  return even + odd;
+}
+
 // The same for long rows, in clusters (row_cluster.cuh). Sums are taken relative to the mean of the
 // block (PartialSum). Those of g (x - mean) become those of g n once the deviation is known.
 template <class F, RowLayout kLayout>
-__global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
+__global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
     backward_cluster_kernel(const NormBackwardTensors t, Scale<float>* __restrict__ scales,
                             std::int64_t cols, const Constants<float> c, unsigned held) {
   if constexpr (cluster::kSupported) {
     using T = typename F::T;
     using Part = row_cluster::ClusterRow<2>;
     constexpr int V = kLanes<T>, kSums = F::kCentered ? 3 : 2;  // of squares, g n, g
-    constexpr int kBatch = 2;
     __shared__ float of_warp[kSums + 2][kMostWarps];
     __shared__ row_cluster::BlockExchange<kSums + (F::kCentered ? 2 : 0)> room;
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
@@ -211,10 +222,10 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
       block = {sum[0], sum[1]};
       mean = block.mean();
     }
-    Vector<T> gammas[kBatch];
+    Vector<T> gammas[Part::kBatch];
     const auto ask = [&](unsigned v, int j) { gammas[j] = p.columns(gamma_data, v); };
     float sums[kSums] = {};
-    const auto sum = [&](unsigned, const Part::OfInputs& of, bool, int j) {
+    const auto sum = [&](unsigned, const Part::OfInputs& of, int j) {
       float x[V], g[V], gamma[V];
       widen(gamma, gammas[j]);
       widen<T>(x, of[0]);
@@ -222,9 +233,9 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
       add_products(sums, x, g, gamma, mean);
     };
     if constexpr (F::kCentered) {
-      part.template next_pass<kBatch>(in, ask, sum);
+      part.next_pass(in, ask, sum);
     } else {
-      part.template first_pass<kBatch, false>(in, ask, sum);
+      part.first_pass(in, ask, sum);
     }
     if (has_edge) {
       sums[0] += (edge_x - mean) * (edge_x - mean);
@@ -252,19 +263,17 @@ __global__ void __launch_bounds__(row_cluster::kMostThreads, 2)
     const auto of_x = [&](float g, float x) {
       return scale * (g - mean_g - (x - mean) * scale * mean_gn);
     };
-    part.template next_pass<kBatch>(in, ask,
-                                    [&](unsigned v, const Part::OfInputs& of, bool, int j) {
-                                      const std::int64_t to = begin + std::int64_t{v} * V;
-                                      float x[V], g[V], gamma[V], add[V] = {};
-                                      widen(gamma, gammas[j]);
-                                      if (more_data) widen(add, fusedops::load(more_data + to));
-                                      widen<T>(x, of[0]);
-                                      widen<T>(g, of[1]);
+    part.next_pass(in, ask, [&](unsigned v, const Part::OfInputs& of, int j) {
+      const std::int64_t to = begin + std::int64_t{v} * V;
+      float x[V], g[V], gamma[V], add[V] = {};
+      widen(gamma, gammas[j]);
+      if (more_data) widen(add, fusedops::load(more_data + to));
+      widen<T>(x, of[0]);
+      widen<T>(g, of[1]);
 #pragma unroll
-                                      for (int i = 0; i < V; ++i)
-                                        x[i] = of_x(g[i] * gamma[i], x[i]) + add[i];
-                                      store(out + to, narrow<T>(x));
-                                    });
+      for (int i = 0; i < V; ++i) x[i] = of_x(g[i] * gamma[i], x[i]) + add[i];
+      store(out + to, narrow<T>(x));
+    });
     if (has_edge) {
       const std::int64_t to = p.row + edge_column;
       out[to] = narrow<T>(of_x(edge_g, edge_x) + (more_data ? widen(more_data[to]) : 0));
@@ -278,10 +287,14 @@ gpu::Status launch_backward_rows(const Norm& call, const NormBackwardTensors& t,
                                  gpu::Stream stream) {
   using T = typename F::T;
   if constexpr (sizeof(T) < sizeof(double)) {
-    if (call.cols / kLanes<T> > Backward::kVectors * Backward::kMost && can_use_clusters(call)) {
-      return launch_in_clusters<T>(call, 2, &backward_cluster_kernel<F, RowLayout::whole>,
-                                   &backward_cluster_kernel<F, RowLayout::shifted>, stream, t,
-                                   scales, call.cols, constants_of<A>(call));
+    const std::int64_t vectors = call.cols / kLanes<T>;
+    if (!fits<Backward>(vectors) && is_narrow(call.cols) && gpu::has_clusters()) {
+      const auto kernel = call.cols % kLanes<T> == 0
+                              ? &backward_cluster_kernel<F, RowLayout::whole>
+                              : &backward_cluster_kernel<F, RowLayout::shifted>;
+      const auto layout = row_cluster::layout(vectors, 2, 64 * row_cluster::kKiB);
+      return row_cluster::launch(kernel, call.rows, layout, stream, t, scales, call.cols,
+                                 constants_of<A>(call), layout.held);
     }
   }
   const RowBlock block = any_block<T, Backward>(call);

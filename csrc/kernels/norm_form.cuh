@@ -60,6 +60,8 @@ template <class S>
 struct StayPacked : S {
   static constexpr bool kPacked = true;
 };
+template <class S>
+struct InShared : StayPacked<InClusters<S>> {};  // rows stay in shared memory
 
 // How rows lie in memory.
 enum class RowLayout {

@@ -64,7 +64,7 @@ FUSEDOPS_DEVICE Scale<float> scale_of(RegisterRow<F, S>& part,
 // One read and one write of each row. A narrow row has blockDim.x threads, a power of two up to a
 // warp's width, and a block has blockDim.y such rows. A wide row has a block.
 template <class F, class S, RowLayout kLayout>
-__global__ void __launch_bounds__(S::kBlock, S::kBlocks)
+__global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kBlock, S::kBlocks)
     row_kernel(const Tensors<typename F::T> t, std::int64_t rows, int cols,
                const Constants<float> c) {
   using T = typename F::T;
@@ -138,7 +138,7 @@ FUSEDOPS_DEVICE Scale<A> scale_of(const Moments<A>& own, const Constants<A>& c, 
 // blockDim.y rows of blockDim.x threads, as reduce_row requires, and at least as many threads as
 // two vectors have elements.
 template <class F>
-__global__ void __launch_bounds__(General::kMost, General::kBlocks)
+__global__ void FUSEDOPS_LAUNCH_BOUNDS(General::kMost, General::kBlocks)
     general_kernel(const Tensors<typename F::T> t, std::int64_t rows, std::int64_t cols,
                    const Constants<Accumulator<typename F::T>> c) {
   using T = typename F::T;

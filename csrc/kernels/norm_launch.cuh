@@ -33,14 +33,21 @@ struct Schedules {
                     WithBlocks<2, Schedule<4, 512, kHeavy ? 1 : 4>>>;
   using Large = If<kSums, Schedule<4, 1024, 1>,
                    If<kHalf, StayPacked<Schedule<8, 1024, 1>>, Schedule<8, 1024, 1>>>;
-  using InCluster = WithBlocks<2, InClusters<Schedule<4, 512, 1>>>;  // of sums
+  // In clusters sums are in registers, as float32; what is no sum stays in shared memory.
+  using Cluster = If<kSums, WithBlocks<2, InClusters<Schedule<4, 512, 1>>>,
+                     If<F::kCentered, WithBlocks<6, InShared<Schedule<8, 256, 0>>>,
+                        WithBlocks<2, InShared<Schedule<8, 512, 4>>>>>;
+  using ShiftedCluster =
+      If<kSums || F::kCentered, Cluster, WithBlocks<4, InShared<Schedule<8, 256, 2>>>>;
+  using LargeCluster = If<kSums, InClusters<Schedule<4, 1024, 1>>, InShared<Schedule<8, 1024, 2>>>;
   using Shifted = If<kSums, Schedule<2, 1024, 0>, Schedule<4, 1024, 1>>;
 };
 
 // Whether a row of so many vectors fits into schedule S.
 template <class S>
 bool fits(std::int64_t vectors) {
-  return vectors <= std::int64_t{S::kVectors} * S::kMost;
+  return vectors <=
+         std::int64_t{S::kVectors} * S::kMost * (S::kClusters ? cluster::kMostBlocks : 1);
 }
 
 template <class T>
@@ -68,32 +75,23 @@ gpu::Status launch_rows(const Norm& call, const NormTensors& tensors, gpu::Strea
                          constants_of<float>(call));
 }
 
-// Launches a kernel for rows in the shared memory of clusters, of `inputs` tensors: `whole` for
-// rows of whole vectors, `shifted` for others.
-template <class T, class Kernel, class... Arguments>
-gpu::Status launch_in_clusters(const Norm& call, int inputs, Kernel whole, Kernel shifted,
-                               gpu::Stream stream, Arguments... arguments) {
+template <class F, class S, RowLayout kLayout>
+gpu::Status launch_in_clusters(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
+  using T = typename F::T;
   const auto layout =
-      row_cluster::layout(call.cols / kLanes<T>, inputs, inputs * 32 * row_cluster::kKiB);
-  return row_cluster::launch(call.cols % kLanes<T> == 0 ? whole : shifted, call.rows, layout,
-                             stream, arguments..., layout.held);
+      row_cluster::layout_of<S>(call.cols / kLanes<T>, F::kAdds == Adds::nothing ? 1 : 2);
+  return row_cluster::launch(&norm_cluster_kernel<F, S, kLayout>, call.rows, layout, stream,
+                             typed<T>(tensors), static_cast<int>(call.cols),
+                             constants_of<float>(call));
 }
 
-// The most vectors of a row of sums in the registers of a cluster.
-template <class S>
-constexpr std::int64_t kMostInCluster = std::int64_t{S::kVectors} * S::kMost * cluster::kMostBlocks;
-
-// Launches a kernel for such rows.
-template <class F>
-gpu::Status launch_sums_in_clusters(const Norm& call, const NormTensors& tensors,
-                                    gpu::Stream stream) {
-  using T = typename F::T;
-  using S = typename Schedules<F>::InCluster;
-  const auto layout = row_cluster::layout_in_registers<S>(call.cols / kLanes<T>, 2);
-  const auto kernel = call.cols % kLanes<T> == 0 ? &sum_cluster_kernel<F, S, RowLayout::whole>
-                                                 : &sum_cluster_kernel<F, S, RowLayout::shifted>;
-  return row_cluster::launch(kernel, call.rows, layout, stream, typed<T>(tensors),
-                             static_cast<int>(call.cols), constants_of<float>(call));
+// Launches a kernel with schedule S, or with the one for longer rows.
+template <class F, class S, RowLayout kLayout>
+gpu::Status launch_long(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
+  return fits<S>(call.cols / kLanes<typename F::T>)
+             ? launch_in_clusters<F, S, kLayout>(call, tensors, stream)
+             : launch_in_clusters<F, typename Schedules<F>::LargeCluster, kLayout>(call, tensors,
+                                                                                   stream);
 }
 
 // The block of a kernel for rows of any length, with schedule S.
@@ -119,25 +117,18 @@ gpu::Status general_norm(const Norm& call, const NormTensors& tensors, gpu::Stre
 gpu::Status layer_norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream);
 gpu::Status rms_norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream);
 
-// Whether there are kernels for rows in the shared memory of clusters.
-inline bool can_use_clusters(const Norm& call) {
-  return is_narrow(call.cols) && gpu::has_clusters();
-}
-
-// Whether rows lie there: where they fit into no schedule, and where that was measured to be faster
-// (H100, H200). A layer norm reads what a cluster cannot hold three times, the general kernel
-// twice.
+// Whether the threads of a cluster share a row: where it fits into no schedule of a block, and
+// where that was measured to be faster (H100, H200).
 template <class F>
 bool in_clusters(const Norm& call) {
   using By = Schedules<F>;
   constexpr std::int64_t V = kLanes<typename F::T>, kLong = By::kSums ? 2048 : 8192;
-  constexpr std::int64_t kInputs = By::kSums ? 2 : 1;
-  const std::int64_t vectors = call.cols / V, bytes = vectors * kVectorBytes * kInputs;
+  const std::int64_t vectors = call.cols / V;
   const bool fit = call.cols % V != 0
                        ? fits<typename By::Tiny>(vectors) || fits<typename By::Shifted>(vectors)
                        : fits<typename By::Large>(vectors) && !(By::kHeavy && vectors >= kLong);
   // The GPU is asked last: short rows are many calls.
-  return !fit && !(F::kCentered && bytes > row_cluster::kMostBytes) && can_use_clusters(call);
+  return !fit && fits<typename By::LargeCluster>(vectors) && gpu::has_clusters();
 }
 
 // Uses the first schedule that the row fits.
@@ -159,15 +150,10 @@ gpu::Status launch_norm(const Norm& call, const NormTensors& tensors, gpu::Strea
   using T = typename F::T;
   constexpr int V = kLanes<T>;
   if (in_clusters<F>(call)) {
-    if constexpr (By::kSums) {
-      if (call.cols / V <= kMostInCluster<typename By::InCluster>) {
-        return launch_sums_in_clusters<F>(call, tensors, stream);
-      }
-    }
-    return launch_in_clusters<T>(call, F::kAdds == Adds::nothing ? 1 : 2,
-                                 &norm_cluster_kernel<F, RowLayout::whole>,
-                                 &norm_cluster_kernel<F, RowLayout::shifted>, stream,
-                                 typed<T>(tensors), call.cols, constants_of<float>(call));
+    return call.cols % V == 0
+               ? launch_long<F, typename By::Cluster, RowLayout::whole>(call, tensors, stream)
+               : launch_long<F, typename By::ShiftedCluster, RowLayout::shifted>(call, tensors,
+                                                                                 stream);
   }
   if (call.cols % V == 0) {
     return launch_whole<F, typename By::Tiny, typename By::Small, typename By::Middle,

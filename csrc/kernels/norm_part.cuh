@@ -137,6 +137,10 @@ struct Loads {
   // Must be called before the copies are used.
   FUSEDOPS_DEVICE void wait() const { async_copy::wait_group(0); }
 
+  FUSEDOPS_DEVICE static Packed* place_of(int k) {
+    FUSEDOPS_DYNAMIC_SHARED(Packed, places);
+    return places + k * blockDim.x + threadIdx.x;
+  }
   FUSEDOPS_DEVICE Vector<T> x_of(int k) const { return S::kClusters ? copied(k) : x[k]; }
   FUSEDOPS_DEVICE Vector<T> residual_of(int k) const {
     return S::kClusters ? copied(S::kVectors + k) : residual[kSums ? k : 0];
@@ -156,17 +160,14 @@ struct Loads {
     }
   }
   FUSEDOPS_DEVICE static void copy(const T* from, const P& p, int first) {
-    FUSEDOPS_DYNAMIC_SHARED(Packed, places);
 #pragma unroll
     for (int k = 0; k < S::kVectors; ++k) {
-      Packed* const place = places + (first + k) * blockDim.x + threadIdx.x;
-      async_copy::start(shared::address_of(place), p.of_row(from, k), true);
+      async_copy::start(shared::address_of(place_of(first + k)), p.of_row(from, k), true);
     }
   }
   FUSEDOPS_DEVICE static Vector<T> copied(int k) {
-    FUSEDOPS_DYNAMIC_SHARED(Packed, places);
     Vector<T> out;
-    memcpy(&out, places + k * blockDim.x + threadIdx.x, sizeof(out));
+    memcpy(&out, place_of(k), sizeof(out));
     return out;
   }
 };
@@ -228,10 +229,18 @@ struct RegisterVector<T, true> {
   }
 };
 
+// In clusters packed vectors stay in shared memory, where they were copied to.
+template <class T>
+struct SharedVector {
+  const Packed* place;
+  FUSEDOPS_DEVICE void get(Accumulator<T> (&x)[kLanes<T>]) const { widen<T>(x, *place); }
+};
+
 template <class F, class S>
 struct RegisterRow {
   using T = typename F::T;
-  RegisterVector<T, S::kPacked> vector[S::kVectors];
+  static constexpr bool kShared = S::kPacked && S::kClusters;
+  std::conditional_t<kShared, SharedVector<T>, RegisterVector<T, S::kPacked>> vector[S::kVectors];
   Accumulator<T> edge;  // an element outside the whole vectors
 
   // Ends a pass over the row that gave `result`.
@@ -258,7 +267,9 @@ FUSEDOPS_DEVICE void take(RegisterRow<F, S>& part, Loads<F, S, kLayout>& in,
 #pragma unroll
   for (int k = 0; k < S::kVectors; ++k) {
     if (p.skips(k)) continue;
-    if constexpr (S::kPacked) {
+    if constexpr (RegisterRow<F, S>::kShared) {
+      part.vector[k].place = in.place_of(k);
+    } else if constexpr (S::kPacked) {
       part.vector[k].put(in.x_of(k));
     } else {
       A x[V];

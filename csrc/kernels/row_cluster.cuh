@@ -23,8 +23,6 @@ namespace fusedops::row_cluster {
 constexpr int kMostThreads = 512;  // of a block
 constexpr int kLeastBlocks = 2;    // a block alone has no one to send to (cluster.h)
 constexpr std::int64_t kKiB = 1024;
-// Longer rows of a layer norm gain nothing; measured (H100, H200).
-constexpr std::int64_t kMostBytes = 3 * kKiB * kKiB;
 
 // How rows lie in clusters. It depends on their length alone.
 struct ClusterLayout {
@@ -48,11 +46,11 @@ inline ClusterLayout layout(std::int64_t vectors, int inputs, std::int64_t wante
           static_cast<unsigned>(held), static_cast<unsigned>(held * vector)};
 }
 
-// The layout of rows of `vectors` vectors that stay in registers, S::kVectors of a thread, with at
-// most S::kMost threads of a block. They come by way of shared memory, from `inputs` tensors; 0:
+// The layout of rows of `vectors` vectors that stay with their threads, S::kVectors a thread, with
+// at most S::kMost threads of a block. They come by way of shared memory, from `inputs` tensors; 0:
 // they do not. A row that is too long has more threads than S::kMost.
 template <class S>
-ClusterLayout layout_in_registers(std::int64_t vectors, int inputs) {
+ClusterLayout layout_of(std::int64_t vectors, int inputs) {
   const std::int64_t threads = ceil_div(vectors, S::kVectors);
   std::int64_t blocks = kLeastBlocks;
   while (blocks < cluster::kMostBlocks && blocks * S::kMost < threads) blocks *= 2;
@@ -69,6 +67,7 @@ class ClusterRow {
  public:
   using OfInputs = Packed[kInputs];        // one of each input
   using Starts = const Packed* [kInputs];  // the first vectors of the row
+  static constexpr int kBatch = 2;         // vectors taken together
 
   const unsigned own = cluster::rank() * blockDim.x + threadIdx.x;
   const unsigned all = cluster::size() * blockDim.x;
@@ -94,37 +93,34 @@ class ClusterRow {
     async_copy::commit_group();
   }
 
-  // Calls take(v, of, held, j) for each vector v of the thread: of[i] is that of input i, and held
-  // whether it lies in shared memory. Before that it calls ask(v, j) for kBatch vectors, j from 0
-  // on, to start what take() needs beside them. The first pass waits for the copies; vectors that
-  // are not held come before them. With kKeeps, what take() makes of `of` is left in shared memory.
-  template <int kBatch, bool kKeeps, class Ask, class Take>
+  // Calls take(v, of, j) for each vector v of the thread: of[i] is that of input i. Before that it
+  // calls ask(v, j) for kBatch vectors, j from 0 on, to start what take() needs beside them. The
+  // first pass waits for the copies; vectors that are not held come before them.
+  template <class Ask, class Take>
   FUSEDOPS_DEVICE void first_pass(const Starts& rows, const Ask& ask, const Take& take) const {
     others(rows, ask, take);
     async_copy::wait_group(0);
-    held<kBatch, kKeeps>(ask, take);
+    held(ask, take);
   }
-  template <int kBatch, class Ask, class Take>
+  template <class Ask, class Take>
   FUSEDOPS_DEVICE void next_pass(const Starts& rows, const Ask& ask, const Take& take) const {
-    held<kBatch, false>(ask, take);
+    held(ask, take);
     others(rows, ask, take);
   }
   // The same for a take() that needs nothing beside them, take(v, of).
   template <class Take>
   FUSEDOPS_DEVICE void first_pass(const Starts& rows, const Take& take) const {
-    first_pass<2, false>(
-        rows, [](unsigned, int) {},
-        [&](unsigned v, const OfInputs& of, bool, int) { take(v, of); });
+    first_pass(
+        rows, [](unsigned, int) {}, [&](unsigned v, const OfInputs& of, int) { take(v, of); });
   }
   template <class Take>
   FUSEDOPS_DEVICE void next_pass(const Starts& rows, const Take& take) const {
-    next_pass<2>(
-        rows, [](unsigned, int) {},
-        [&](unsigned v, const OfInputs& of, bool, int) { take(v, of); });
+    next_pass(
+        rows, [](unsigned, int) {}, [&](unsigned v, const OfInputs& of, int) { take(v, of); });
   }
 
  private:
-  template <int kBatch, bool kKeeps, class Ask, class Take>
+  template <class Ask, class Take>
   FUSEDOPS_DEVICE void held(const Ask& ask, const Take& take) const {
     Packed* place = places_;
     unsigned v = own;
@@ -136,11 +132,7 @@ class ClusterRow {
         OfInputs of;
 #pragma unroll
         for (int i = 0; i < kInputs; ++i) of[i] = place[i * blockDim.x];
-        take(v, of, true, j);
-        if constexpr (kKeeps) {
-#pragma unroll
-          for (int i = 0; i < kInputs; ++i) place[i * blockDim.x] = of[i];
-        }
+        take(v, of, j);
       }
     };
     // Whole batches need no branches in them, so their loads are in flight together.
@@ -157,7 +149,7 @@ class ClusterRow {
 #pragma unroll
       for (int i = 0; i < kInputs; ++i) of[i] = rows[i][v];
       ask(v, 0);
-      take(v, of, false, 0);
+      take(v, of, 0);
     }
   }
 
@@ -217,7 +209,6 @@ FUSEDOPS_DEVICE void exchange(float (&values)[kCount], BlockExchange<kCount>& ro
 // block's next barrier.
 template <int kCount>
 FUSEDOPS_DEVICE void sum_of_block(float (&values)[kCount], float (*of_warp)[kMostWarps]) {
-  constexpr unsigned kWarps = kMostThreads / warp::kWidth;
   const unsigned lane = threadIdx.x % warp::kWidth, warps = blockDim.x / warp::kWidth;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
@@ -227,8 +218,7 @@ FUSEDOPS_DEVICE void sum_of_block(float (&values)[kCount], float (*of_warp)[kMos
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
-    values[i] = lane % kWarps < warps ? of_warp[i][lane % kWarps] : 0;
-    values[i] = warp::reduce(values[i], kWarps, Sum{});
+    values[i] = warp::reduce(lane < warps ? of_warp[i][lane] : 0, warp::kWidth, Sum{});
   }
 }
 

@@ -16,7 +16,7 @@ constexpr std::int64_t kMostKeys = 1 << 15;  // of a block
 template <class S>
 row_cluster::ClusterLayout shared_by(const Softmax& call) {
   const std::int64_t vectors = call.keys * element_size(call.dtype) / kVectorBytes;
-  return row_cluster::layout_in_registers<S>(vectors, S::kPacked ? 0 : 1);
+  return row_cluster::layout_of<S>(vectors, S::kPacked ? 0 : 1);
 }
 
 // Whether its row is too long for ClusterRows.
@@ -124,46 +124,44 @@ gpu::Status launch_resident(const Softmax& call, Masking masking, void* y, const
                          static_cast<unsigned>(units), params);
 }
 
-// Launches a kernel for shared rows: with schedule Plain without a mask, else with Masked.
-template <class T, class Plain, class Masked>
+// Launches a kernel for shared rows, with schedule S.
+template <class T, class S>
 gpu::Status launch_shared(const Softmax& call, Masking masking, void* y, const void* scores,
                           gpu::Stream stream) {
-  const auto launch = [&](auto schedule, SoftmaxKernel<T> kernel) {
-    return row_cluster::launch(kernel, call.rows(), shared_by<decltype(schedule)>(call), stream,
-                               static_cast<T*>(y), static_cast<const T*>(scores),
-                               static_cast<unsigned>(call.rows()),
+  const auto launch = [&](SoftmaxKernel<T> kernel) {
+    return row_cluster::launch(kernel, call.rows(), shared_by<S>(call), stream, static_cast<T*>(y),
+                               static_cast<const T*>(scores), static_cast<unsigned>(call.rows()),
                                params_of(call, shares_mask(call), 1));
   };
   switch (masking) {
     case Masking::plain:
       if (call.keys % kLanes<T> == 0) {
-        return launch(Plain{}, &softmax_kernel<T, Plain, Masking::plain>);
+        return launch(&softmax_kernel<T, S, Masking::plain>);
       }
       [[fallthrough]];
     case Masking::ragged:
-      return launch(Plain{}, &softmax_kernel<T, Plain, Masking::ragged>);
+      return launch(&softmax_kernel<T, S, Masking::ragged>);
     case Masking::boolean:
-      return launch(Masked{}, &softmax_kernel<T, Masked, Masking::boolean>);
+      return launch(&softmax_kernel<T, S, Masking::boolean>);
     case Masking::float32:
       if constexpr (sizeof(T) == 2) {
-        return launch(Masked{}, &softmax_kernel<T, Masked, Masking::float32>);
+        return launch(&softmax_kernel<T, S, Masking::float32>);
       }
       [[fallthrough]];
     case Masking::like_scores:
-      return launch(Masked{}, &softmax_kernel<T, Masked, Masking::like_scores>);
+      return launch(&softmax_kernel<T, S, Masking::like_scores>);
     case Masking::any:
       break;
   }
-  return launch(Masked{}, &softmax_kernel<T, Masked, Masking::any>);
+  return launch(&softmax_kernel<T, S, Masking::any>);
 }
 
 template <class T>
 gpu::Status launch_softmax(const Softmax& call, void* y, const void* scores, gpu::Stream stream) {
   const Masking masking = masking_of<T>(call);
   if (is_shared(call)) {
-    return is_longest(call)
-               ? launch_shared<T, LongestRows, LongestRows>(call, masking, y, scores, stream)
-               : launch_shared<T, ClusterRows, MaskedRows>(call, masking, y, scores, stream);
+    return is_longest(call) ? launch_shared<T, LongestRows>(call, masking, y, scores, stream)
+                            : launch_shared<T, ClusterRows>(call, masking, y, scores, stream);
   }
   if (masking > Masking::ragged && masking < Masking::any) {
     const PrefetchedKernel<T> prefetched = prefetched_for<T>(call, masking);

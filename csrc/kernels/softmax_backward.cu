@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kMostThreads)
 
 // For long rows, in clusters (row_cluster.cuh).
 template <class T>
-__global__ void __launch_bounds__(row_cluster::kMostThreads, 3)
+__global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 3)
     cluster_kernel(T* __restrict__ out, const T* __restrict__ grad, const T* __restrict__ y,
                    std::int64_t keys, float scale, unsigned held) {
   if constexpr (cluster::kSupported) {

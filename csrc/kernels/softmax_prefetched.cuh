@@ -202,7 +202,7 @@ FUSEDOPS_DEVICE float exponentials(float (&z)[kVectors][V], float top, float fac
 
 // Each row of threads of a block computes params.together rows, one after another.
 template <class T, Masking kMasking>
-__global__ void __launch_bounds__((PrefetchedRows<T, kMasking>::kMostThreads))
+__global__ void FUSEDOPS_LAUNCH_BOUNDS((PrefetchedRows<T, kMasking>::kMostThreads), 1)
     softmax_prefetched_kernel(T* __restrict__ y, const T* __restrict__ scores, unsigned count,
                               const SoftmaxParams params) {
   constexpr int kVectors = PrefetchedRows<T, kMasking>::kVectors;

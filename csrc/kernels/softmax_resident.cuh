@@ -94,9 +94,23 @@ class Addend {
     if (sloped_) slope_ = slope_of<T>(params.alibi, index.head);
   }
 
+  using M = MaskOf<T, kMasking>;
+  using Masks = Neighbours<M, V>;
+
+  // The mask of vector v of the row, if it is read in vectors.
+  FUSEDOPS_DEVICE Masks read(unsigned v, unsigned vectors) const {
+    constexpr bool kInVectors = kMasking > Masking::ragged && kMasking != Masking::any;
+    if (!kInVectors || params_.mask.type == Type::none || v >= vectors) return {};
+    return Masks::read(reinterpret_cast<const M*>(mask_) + head_ + static_cast<int>(v) * V);
+  }
+
   // Widens vector v of the row and adds to it. A missing vector becomes -inf.
   FUSEDOPS_DEVICE void complete(float (&z)[V], const Packed& raw, unsigned v,
                                 unsigned vectors) const {
+    complete(z, raw, v, vectors, read(v, vectors));
+  }
+  FUSEDOPS_DEVICE void complete(float (&z)[V], const Packed& raw, unsigned v, unsigned vectors,
+                                const Masks& mask) const {
     widen<T>(z, raw);
     if constexpr (kMasking <= Masking::ragged) return;
     const int column = head_ + static_cast<int>(v) * V;
@@ -110,11 +124,6 @@ class Addend {
         masked<V>(z, column);
       }
     } else {
-      using Masks = Neighbours<MaskOf<T, kMasking>, V>;
-      Masks mask{};
-      if (v < vectors) {
-        mask = Masks::read(reinterpret_cast<const MaskOf<T, kMasking>*>(mask_) + column);
-      }
       const auto lanes = mask.lanes();
 #pragma unroll
       for (int i = 0; i < V; ++i) z[i] = with_mask(params_.scale, z[i], lanes.each[i]);
@@ -218,11 +227,6 @@ struct ClusterRows {
   static constexpr bool kPacked = false, kClusters = true;
   static constexpr int kVectors = 8, kMost = 256, kBlocks = 3;
 };
-// A mask takes registers too, so a thread has half as much of a row.
-struct MaskedRows {
-  static constexpr bool kPacked = false, kClusters = true;
-  static constexpr int kVectors = 4, kMost = 512, kBlocks = 2;
-};
 struct LongestRows {
   static constexpr bool kPacked = true, kClusters = true;
   static constexpr int kVectors = 8, kMost = 1024, kBlocks = 1;
@@ -258,8 +262,8 @@ FUSEDOPS_DEVICE void load_vectors(Packed (&raw)[S::kVectors], const Packed* in, 
   }
 }
 
-// The same by way of places in shared memory that no other thread touches: until the vectors are
-// used they take no registers, so a multiprocessor has room for one more block.
+// Starts to copy them to places in shared memory that no other thread touches: until the vectors
+// are used they take no registers, so a multiprocessor has room for one more block.
 template <class T, class S>
 FUSEDOPS_DEVICE void copy_vectors(Packed* places, const Packed* in, unsigned vectors,
                                   const RowThread<S>& of) {
@@ -274,7 +278,6 @@ FUSEDOPS_DEVICE void copy_vectors(Packed* places, const Packed* in, unsigned vec
     }
   }
   async_copy::commit_group();
-  async_copy::wait_group(0);
 }
 
 // Prefetches the thread's vectors of the next head's row, which the same threads compute next.
@@ -337,8 +340,13 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
   Packed raw[kVectors];
   FUSEDOPS_DYNAMIC_SHARED(Packed, places);
   constexpr bool kCopies = S::kClusters && !S::kPacked;
+  Addend<T, kMasking, S::kClusters> addend(params, index, seen, span.head);
+  typename decltype(addend)::Masks masks[kCopies ? kVectors : 1];
   if constexpr (kCopies) {
     copy_vectors<T>(places, in, vectors, of);
+#pragma unroll
+    for (int k = 0; k < kVectors; ++k) masks[k] = addend.read(thread + k * threads, vectors);
+    async_copy::wait_group(0);
   } else {
     load_vectors<T, kMasked>(raw, in, vectors, of);
   }
@@ -354,7 +362,6 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     return kMasking == Masking::ragged && !S::kClusters && k * threads >= vectors;
   };
 
-  Addend<T, kMasking, S::kClusters> addend(params, index, seen, span.head);
   if (has_edge) edge = addend.complete(edge, edge_column);
   float cached[kKeep ? kVectors : 1][V], top = edge;
 #pragma unroll
@@ -362,8 +369,12 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     if (absent(k)) break;
     if (k > 0 && k % kMasksTogether == 0) addend.forget(top);
     float (&z)[V] = cached[kKeep ? k : 0];
-    if constexpr (kCopies) raw[k] = places[threadIdx.x + k * blockDim.x];
-    addend.complete(z, raw[k], thread + k * threads, vectors);
+    const unsigned v = thread + k * threads;
+    if constexpr (kCopies) {
+      addend.complete(z, places[threadIdx.x + k * blockDim.x], v, vectors, masks[k]);
+    } else {
+      addend.complete(z, raw[k], v, vectors);
+    }
     top = fmaxf(top, largest(z));
   }
   top = reduce_lanes(top, lanes, Max{});
@@ -412,7 +423,7 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
 // Each row of threads computes one of `units` groups of params.together rows. The first row of a
 // group leaves the mask in the cache. A cluster computes one row.
 template <class T, class S, Masking kMasking>
-__global__ void __launch_bounds__(S::kMost, S::kBlocks)
+__global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
     softmax_kernel(T* __restrict__ y, const T* __restrict__ scores, unsigned units,
                    const SoftmaxParams params) {
   constexpr bool kMasked = kMasking > Masking::ragged;

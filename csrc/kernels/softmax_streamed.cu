@@ -201,7 +201,7 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
 
 // A block computes one row, or one part of a row, at a time.
 template <class T>
-__global__ void __launch_bounds__(kMostThreads, sizeof(T) < 8 ? 2 : 1)
+__global__ void FUSEDOPS_LAUNCH_BOUNDS(kMostThreads, sizeof(T) < 8 ? 2 : 1)
     streamed_kernel(T* __restrict__ y, const T* __restrict__ scores,
                     const StreamedParams<Accumulator<T>> params) {
   __shared__ Peak<Accumulator<T>> shared[kMostThreads / warp::kWidth];

@@ -46,6 +46,15 @@ constexpr int kWarpSize = 32;
 #else
 #define FUSEDOPS_FULL_SM(threads) (2048 / (threads))
 #endif
+// Bounds with at least `blocks` blocks of a multiprocessor, or as many as fill it: a larger number
+// is an error on older GPUs of NVIDIA.
+#if defined(__HIP_PLATFORM_AMD__)
+#define FUSEDOPS_LAUNCH_BOUNDS(threads, blocks) __launch_bounds__(threads, blocks)
+#else
+#define FUSEDOPS_LAUNCH_BOUNDS(threads, blocks) \
+  __launch_bounds__(threads,                    \
+                    ((blocks) < FUSEDOPS_FULL_SM(threads) ? (blocks) : FUSEDOPS_FULL_SM(threads)))
+#endif
 
 // Ends the kernel with an error.
 __device__ __forceinline__ void trap() {

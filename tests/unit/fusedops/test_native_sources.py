@@ -183,3 +183,10 @@ def test_a_name_of_a_type_means_one_thing():
             places[name].append(source.name)
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
     assert {"Schedule", "RowSlice", "Peak", "GpuModel", "BoundCall"} <= set(places)
+
+
+def test_no_kernel_asks_for_more_blocks_than_older_gpus_have():
+    """The compiler refuses them for GPUs that are seldom compiled for: 512 x 3 threads on 7.5."""
+    for path in (CSRC / "kernels").glob("*.cu*"):
+        bounds = re.findall(r"__launch_bounds__\((.*)\)$", path.read_text(), re.MULTILINE)
+        assert not [one for one in bounds if "," in one and "FUSEDOPS_FULL_SM" not in one], path

@@ -222,6 +222,14 @@ def test_the_gate_refuses_a_lie(tmp_path: Path, lie: str) -> None:
         content(WheelFacts(Fact(missing), Fact(libraries), Fact({}), Fact()), Limits(1))
 
 
+def test_packages_of_two_releases_of_debian_are_told_apart() -> None:
+    packages = [Material("compiler", "hipcc", purl=f"pkg:deb/debian/hipcc?distro={suite}")
+                for suite in ("forky", "sid")]  # fmt: skip
+    libraries = tuple(BuiltLibrary(f"{one.purl[-3:]}.so", "", (one,)) for one in packages)
+    sbom = Sbom("demo", "1", libraries, "1")
+    assert parse_sbom(dump_sbom(sbom), "x") == sbom
+
+
 texts = st.text(max_size=20)
 known = st.builds(
     Material, st.sampled_from(["compiler", "headers", "image"]), texts, texts, texts, texts

@@ -56,8 +56,8 @@ class Material:
 
     @property
     def ref(self) -> str:
-        """What names it in an SBOM."""
-        return f"{self.role}:{self.name}@{self.version}#{self.sha256[:16]}"
+        """What names it in an SBOM: no other material has it."""
+        return f"{self.role}:{self.name}@{self.version}#{self.sha256[:16] or self.purl}"
 
 
 Materials = tuple[Material, ...]
