@@ -49,6 +49,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("kernels.json"), help="the record")
     parser.add_argument("--resume", type=Path, help="a record: its cells are kept, not timed again")
     parser.add_argument("--behind", type=Path, help="a record: the cells alone that it loses")
+    parser.add_argument("--host", action="store_true", help="what calls cost the host, no cells")
     parser.add_argument("--wheel", type=Path, help="the installed wheel, for its sha256")
     parser.add_argument("--colour", action="store_true", help="red even if this is no terminal")
     return parser.parse_args()
@@ -73,6 +74,7 @@ def begun(options: argparse.Namespace, deadline: float) -> Run:
         out=options.out,
         resumed=record.read(options.resume) if options.resume else record.Record([]),
         behind=record.read(options.behind).lost if options.behind else None,
+        host_alone=options.host,
         found=record.Record([facts]),
         deadline=deadline,
         colour=options.colour or sys.stdout.isatty(),

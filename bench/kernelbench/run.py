@@ -43,6 +43,7 @@ class Run:
     out: Path
     resumed: record.Record
     behind: frozenset[record.Key] | None
+    host_alone: bool
     found: record.Record
     deadline: float
     colour: bool
@@ -63,7 +64,7 @@ class Run:
             self._family(family, self.left / (len(families) - at))
 
     def _family(self, family: Family, seconds: float) -> None:
-        cells = list(self._cells(family))
+        cells = [] if self.host_alone else list(self._cells(family))
         without = self._compile(family, cells, min(LONGEST_COMPILE_S, COMPILE_SHARE * seconds))
         shown, peers = "", list[str]()
         for at, (_, case) in enumerate(cells):
@@ -76,9 +77,8 @@ class Run:
                 shown, peers = terminal.title(row), terminal.peers_of(row)
                 print(terminal.head(family.name, row, peers))
             print(terminal.line(row, self.found.bandwidth(row), peers, self.colour), flush=True)
-        operators = [
-            family.operators[place] for place in dict.fromkeys(place for place, _ in cells)
-        ]
+        places = dict.fromkeys(place for place, _ in cells)
+        operators = family.operators if self.host_alone else [family.operators[p] for p in places]
         if operators:
             hosts = [host_time(family.name, operator.smallest) for operator in operators]
             self._keep(replace(self.found, host=[*self.found.host, *hosts]))

@@ -29,6 +29,12 @@ Call::~Call() { call_of_thread() = before_; }
 
 Call& Call::current() { return *call_of_thread(); }
 
+Torch& Call::torch() const {
+  Torch* const found = framework_.torch();
+  if (!found) throw Refused(std::string(name_) + ": torch alone has what it needs");
+  return *found;
+}
+
 Tensor Call::result(const Tensor& like, const TensorView& wanted) {
   if (!outs_) return framework_.allocate(like, wanted);
   if (next_ == results_) {
@@ -41,8 +47,7 @@ Tensor Call::result(const Tensor& like, const TensorView& wanted) {
 
 Tensor Call::temporary(const Tensor& like, const TensorView& wanted) {
   if (!memory_) return framework_.allocate(like, wanted);
-  // Only torch's operators have memory.
-  return static_cast<Torch&>(framework_).over(*memory_, take(wanted), wanted);
+  return torch().over(*memory_, take(wanted), wanted);
 }
 
 std::int64_t Call::take(const TensorView& wanted) {

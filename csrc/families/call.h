@@ -23,7 +23,8 @@ class Call {
 
   const char* name() const { return name_; }
   Framework& framework() const { return framework_; }
-  bool has_memory() const { return memory_ != nullptr; }
+  // The framework as torch; refuses the call if it is another.
+  Torch& torch() const;
   // A tensor for the next result, with the sizes and the dtype of `wanted`.
   Tensor result(const Tensor& like, const TensorView& wanted);
   Tensor temporary(const Tensor& like, const TensorView& wanted);

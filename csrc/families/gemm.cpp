@@ -40,18 +40,17 @@ struct GemmOps {
     check_on_gpu("q", q);
     const std::int64_t* const s = view.sizes;
     const Product call{view.dtype, s[1] * s[2], s[0], cols_of(weight), 0, {}};
-    const Tensor columns =
-        torch().matrix(contiguous(q), transposed(matrix_of(call.inner, call.rows)));
+    const Tensor from = contiguous(q);
+    const Tensor out = empty(from, {s[1], s[2], call.width}, call.dtype);
     // Reading the transpose costs the BLAS library up to four times as much where its columns are
     // not whole vectors. Then a contiguous copy is faster.
     const bool vectors = call.rows * element_size(call.dtype) % kVectorBytes == 0;
-    const Tensor transpose = vectors ? columns : contiguous(columns);
-    const Tensor out = empty(transpose, {s[1], s[2], call.width}, call.dtype);
-    if (vectors) {
-      multiply(call, out, transpose, weight);
-    } else {
-      run_product(call, out, transpose, {weight});
-    }
+    if (vectors && try_blas(call, out, {from, true, call.rows}, weight)) return out;
+    const Tensor columns =
+        Call::current().framework().matrix(from, transposed(matrix_of(call.inner, call.rows)));
+    run_product(call, out,
+                vectors ? Rows{columns, true, call.rows} : as_rows(call, contiguous(columns)),
+                {weight});
     return out;
   }
 

@@ -81,9 +81,7 @@ struct GemmNormOps {
       normalise(u, from, {}, {}, *gamma, {}, eps, nullptr);
     }
     if (residual) {
-      const Tensor rows = contiguous(*residual);
-      multiply(call, y, as_rows(call, u), weight,
-               torch().matrix(rows, matrix_of(call.rows, call.width)));
+      add_product(call, y, u, weight, *residual);
     } else {
       run_product(call, y, as_rows(call, u), {weight});
     }
@@ -154,6 +152,7 @@ struct GemmNormOps {
     const Product second = checked_next(first, x, down);
     require(is_alike(residual, x) && is_row_of(gamma, x));
     check_on_gpu("x", x);
+    torch();  // refuses before the residual is written: the product may be torch's alone
     const Tensor sum = on_16_bytes(residual);
     const Tensor y = empty(sum, sizes_with(x, second.width), second.dtype);
     const Tensor u = temporary(sum, sizes_with(x, first.inner), first.dtype);

@@ -1,7 +1,5 @@
 #include "families/gemm_products.h"
 
-#include <atomic>
-
 #include "families/bias_act.h"
 #include "families/dequantize.h"
 #include "families/gated.h"
@@ -15,7 +13,8 @@ bool may_be_skinny(const Product& call) {
 }
 
 Tensor as_matrix(const Tensor& tensor, std::int64_t rows, std::int64_t cols) {
-  return tensor.view().dim == 2 ? tensor : torch().matrix(tensor, matrix_of(rows, cols));
+  return tensor.view().dim == 2 ? tensor
+                                : Call::current().framework().matrix(tensor, matrix_of(rows, cols));
 }
 
 // Runs the product on the skinny GEMM kernel if that supports it and is faster; returns whether it
@@ -53,97 +52,50 @@ Tensor weight_of(const Product& call, const Factor& factor) {
   return factor.scale ? dequantized(call, factor) : factor.tensor;
 }
 
-Tensor zeros(const Tensor& like, std::int64_t count, DType dtype) {
-  const Tensor made = temporary(like, {count}, dtype);
-  torch().zero(made);
+// The bias of a kernel that wants one.
+Tensor bias_of(const Product& call, const Tensor& a, const OptionalTensor& bias) {
+  if (bias) return contiguous(*bias);
+  const Tensor made = temporary(a, {call.width}, call.dtype);
+  const Gpu on = gpu_of(a);
+  const std::int64_t bytes = call.width * element_size(call.dtype);
+  check_launch(on, FUSEDOPS_KERNEL(on, fill_with_zeros)(made.data(), bytes, on.stream));
   return made;
 }
 
-Tensor bias_of(const Product& call, const Tensor& a, const OptionalTensor& bias) {
-  return bias ? contiguous(*bias) : zeros(a, call.width, call.dtype);
+// out = a weight + bias, by torch.
+void by_torch(const Product& call, const Tensor& out, const Tensor& a, const Tensor& weight,
+              const OptionalTensor& bias) {
+  const Tensor rows = as_matrix(a, call.rows, call.inner),
+               into = as_matrix(out, call.rows, call.width);
+  if (bias) {
+    torch().addmm(into, *bias, rows, weight);
+  } else {
+    torch().mm(into, rows, weight);
+  }
 }
 
-void by_blas(const Product& call, const Tensor& out, const Tensor& a, const Tensor& weight,
+void by_blas(const Product& call, const Tensor& out, const Rows& a, const Tensor& weight,
              const OptionalTensor& bias) {
   const Follow& follow = call.follow;
+  if (!follow.gated && try_blas(call, out, a, weight, bias)) return;
   if (!follow.gated && follow.activation == Activation::identity) {
-    multiply(call, out, a, weight, bias);
+    by_torch(call, out, a.tensor, weight, bias);
     return;
   }
-  const Tensor v = temporary(a, {call.rows, call.width}, call.dtype);
-  multiply(call, v, a, weight);
-  const Gpu on = gpu_of(a);
+  const Tensor v = temporary(a.tensor, {call.rows, call.width}, call.dtype);
+  Product plain = call;
+  plain.follow = {};
+  if (!try_blas(plain, v, a, weight)) by_torch(call, v, a.tensor, weight, std::nullopt);
+  const Gpu on = gpu_of(a.tensor);
   if (follow.gated) {
     const OptionalTensor b = contiguous_if(bias);
     launch_gated({call.dtype, follow.activation, call.rows, call.cols()}, out.data(), v.data(),
                  data_of(b), on);
   } else {
-    const Tensor b = bias_of(call, a, bias);
+    const Tensor b = bias_of(call, a.tensor, bias);
     launch_bias_act({call.dtype, follow.activation, call.rows, call.width}, out.data(), v.data(),
                     b.data(), on);
   }
-}
-
-bool product_of_nan_is_nan(const Gpu& on, const Tensor& like, DType dtype) {
-  constexpr std::int64_t size = 32;
-  const Tensor nan = temporary(like, {size, size}, dtype);
-  const std::int64_t bytes = size * size * element_size(dtype);
-  gpu::Status status = FUSEDOPS_KERNEL(on, fill_with_nan)(nan.data(), bytes, on.stream);
-  if (status != gpu::kSuccess) return false;
-  const Tensor y = torch().addmm_activation(zeros(like, size, dtype), nan, nan, false);
-  std::uint32_t bits = 0;  // of one float, or of two 16-bit numbers
-  status = FUSEDOPS_KERNEL(on, read)(&bits, y.data(), sizeof bits, on.stream);
-  const std::uint32_t infinity = dtype == DType::float16 ? 0x7c000000u : 0x7f800000u;
-  return status == gpu::kSuccess && (bits & 0x7fff0000u) > infinity;
-}
-
-// Whether the BLAS library's ReLU keeps NaN; cuBLAS 12.4's returns 0. It is tried once for each GPU
-// and dtype, but not while a graph is captured: then the answer is no.
-bool relu_keeps_nan(const Product& call, const Tensor& a) {
-  enum Answer { unknown, yes, no };
-  static std::atomic<Answer> answers[kMostGpus][4];
-  const Gpu on = gpu_of(a);
-  if (on.index < 0 || on.index >= kMostGpus) return false;
-  std::atomic<Answer>& answer = answers[on.index][static_cast<int>(call.dtype)];
-  if (answer == unknown) {
-    bool capturing = true;
-    const gpu::Status asked = FUSEDOPS_KERNEL(on, is_capturing)(on.stream, capturing);
-    if (asked != gpu::kSuccess || capturing) return false;
-    answer = product_of_nan_is_nan(on, a, call.dtype) ? yes : no;
-  }
-  return answer == yes;
-}
-
-// Whether the BLAS library applies the activation itself, as accurately as our kernels: its GELU
-// has too few digits for float32. torch passes the activation on only if no dimension is 1, and
-// drops it if there is nothing to sum. It allocates the result.
-bool has_epilogue(const Product& call, const Tensor& a) {
-  const bool known =
-      call.follow.activation == Activation::relu ||
-      (call.follow.activation == Activation::gelu_tanh && element_size(call.dtype) == 2);
-  return known && !Call::current().has_memory() && !call.follow.gated &&
-         call.dtype != DType::float64 && call.rows > 1 && call.inner > 1 && call.width > 1 &&
-         torch().has_addmm_activation() &&
-         (call.follow.activation != Activation::relu || relu_keeps_nan(call, a));
-}
-
-// The product that an MLP has between its weights, in a temporary.
-Tensor hidden(const Product& call, const Tensor& a, const Factor& factor,
-              const OptionalTensor& bias) {
-  OptionalTensor out;
-  const auto make = [&] { out = temporary(a, {call.rows, call.cols()}, call.dtype); };
-  if (may_be_skinny(call)) {
-    make();
-    if (try_skinny(call, *out, a, factor, bias)) return *out;
-  }
-  const Tensor weight = weight_of(call, factor);
-  if (has_epilogue(call, a)) {
-    return torch().addmm_activation(bias_of(call, a, bias), a, weight,
-                                    call.follow.activation == Activation::gelu_tanh);
-  }
-  if (!out) make();
-  by_blas(call, *out, a, weight, bias);
-  return *out;
 }
 
 std::int64_t groups_of(const Factor& weight) {
@@ -161,6 +113,11 @@ Follow following(const std::string& activation) {
   if (activation == "swiglu") return {Activation::silu, true};
   require(activation == "reglu");
   return {Activation::relu, true};
+}
+
+bool has_pitch(const TensorView& matrix) {
+  const std::int64_t* const by = matrix.strides;
+  return (by[1] == 1 && by[0] >= matrix.sizes[1]) || (by[0] == 1 && by[1] >= matrix.sizes[0]);
 }
 
 bool is_weight(const Factor& weight, const TensorView& x, std::int64_t inner) {
@@ -186,30 +143,33 @@ Product checked_next(const Product& before, const TensorView& x, const Factor& w
   return {before.dtype, before.rows, before.cols(), cols_of(weight.tensor), groups_of(weight), {}};
 }
 
-Tensor as_rows(const Product& call, const Tensor& x) {
-  if (x.view().dim == 2 && !may_be_skinny(call)) return x;
-  return as_matrix(contiguous(x), call.rows, call.inner);
-}
-
-void multiply(const Product& call, const Tensor& out, const Tensor& a, const Tensor& weight,
-              const OptionalTensor& bias) {
-  const Tensor rows = as_matrix(out, call.rows, call.width);
-  if (bias) {
-    torch().addmm(rows, *bias, a, weight);
-  } else {
-    torch().mm(rows, a, weight);
+Rows as_rows(const Product& call, const Tensor& x) {
+  const TensorView& view = x.view();
+  if (view.dim == 2 && !may_be_skinny(call) && has_pitch(view)) {
+    const bool by_columns = view.strides[1] != 1;
+    return {x, by_columns, view.strides[by_columns ? 1 : 0]};
   }
+  return {contiguous(x), false, call.inner};
 }
 
-void run_product(const Product& call, const Tensor& out, const Tensor& a, const Factor& weight,
+void add_product(const Product& call, const Tensor& out, const Tensor& a, const Tensor& weight,
+                 const Tensor& residual) {
+  const Tensor more = contiguous(residual);
+  if (try_blas(call, out, as_rows(call, a), weight, std::nullopt, more)) return;
+  by_torch(call, out, a, weight, as_matrix(more, call.rows, call.width));
+}
+
+void run_product(const Product& call, const Tensor& out, const Rows& a, const Factor& weight,
                  const OptionalTensor& bias) {
-  if (may_be_skinny(call) && try_skinny(call, out, a, weight, bias)) return;
+  if (may_be_skinny(call) && !a.by_columns && try_skinny(call, out, a.tensor, weight, bias)) return;
   by_blas(call, out, a, weight_of(call, weight), bias);
 }
 
-void run_both(const Product& first, const Product& second, const Tensor& out, const Tensor& a,
+void run_both(const Product& first, const Product& second, const Tensor& out, const Rows& a,
               const Factor& up, const OptionalTensor& bias, const Factor& down) {
-  run_product(second, out, hidden(first, a, up, bias), down);
+  const Tensor hidden = temporary(a.tensor, {first.rows, first.cols()}, first.dtype);
+  run_product(first, hidden, a, up, bias);
+  run_product(second, out, {hidden, false, second.inner}, down);
 }
 
 }  // namespace fusedops

@@ -1,5 +1,5 @@
 // A product of x[..., K] and a weight [K, M], and the operation that follows it: by our skinny
-// kernel, or by torch's BLAS and further kernels.
+// kernel, or by the BLAS library, past torch or as torch calls it, and further kernels.
 #pragma once
 
 #include <cstdint>
@@ -42,19 +42,32 @@ Product checked_product(const TensorView& x, const Factor& weight, Follow follow
 // The product of `before`'s result and a further weight. x has the expected dtype and device.
 Product checked_next(const Product& before, const TensorView& x, const Factor& weight);
 
-// torch, whose operators alone have products of matrices.
-inline Torch& torch() { return static_cast<Torch&>(Call::current().framework()); }
+inline Torch& torch() { return Call::current().torch(); }
 
-// x[..., K] as a matrix; a copy only where a view is impossible.
-Tensor as_rows(const Product& call, const Tensor& x);
-// out = a weight + bias, by torch.
-void multiply(const Product& call, const Tensor& out, const Tensor& a, const Tensor& weight,
-              const OptionalTensor& bias = std::nullopt);
-// The product of a matrix and a weight, and of what follows it, in `out`.
-void run_product(const Product& call, const Tensor& out, const Tensor& a, const Factor& weight,
+// A factor a, [rows, inner]: a tensor of contiguous rows of any number of dimensions, or a matrix.
+struct Rows {
+  Tensor tensor;
+  bool by_columns = false;  // its columns are contiguous in memory, else its rows
+  std::int64_t pitch = 0;
+};
+
+// Whether the rows or the columns of a matrix lie one after the other, without overlap.
+bool has_pitch(const TensorView& matrix);
+// x[..., K] as rows; a copy only where a product cannot read x.
+Rows as_rows(const Product& call, const Tensor& x);
+// out = a weight + residual.
+void add_product(const Product& call, const Tensor& out, const Tensor& a, const Tensor& weight,
+                 const Tensor& residual);
+// out = f(a weight + bias), f without gates, or a weight + residual, which is contiguous: by the
+// BLAS library if it has that product, called by its own functions; returns whether it was.
+bool try_blas(const Product& call, const Tensor& out, const Rows& a, const Tensor& weight,
+              const OptionalTensor& bias = std::nullopt,
+              const OptionalTensor& residual = std::nullopt);
+// The product of rows and a weight, and of what follows it, in `out`.
+void run_product(const Product& call, const Tensor& out, const Rows& a, const Factor& weight,
                  const OptionalTensor& bias = std::nullopt);
 // The first product, multiplied by a second weight, in `out`.
-void run_both(const Product& first, const Product& second, const Tensor& out, const Tensor& a,
+void run_both(const Product& first, const Product& second, const Tensor& out, const Rows& a,
               const Factor& up, const OptionalTensor& bias, const Factor& down);
 
 }  // namespace fusedops

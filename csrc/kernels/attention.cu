@@ -49,6 +49,7 @@ using namespace attention;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr int kMostSlots = 6;  // tiles of a warp in flight
+constexpr int kLeastTiles = 4;  // of a block: merging a block costs as much; measured (H200)
 
 // The parameters of a launch.
 struct StepParams {
@@ -86,7 +87,7 @@ FUSEDOPS_DEVICE void merge_and_write(const StepParams& params, const BlockHeads&
                                      const Partials& partials, const char* rooms, int of_warp,
                                      int busy, int pair, T* results, int dim) {
   constexpr int kWarps = LayoutOfArch<T, D>::kWarps, kThreads = LayoutOfArch<T, D>::kThreads;
-  const int split = static_cast<int>(blockIdx.x), splits = static_cast<int>(gridDim.x);
+  const int split = static_cast<int>(blockIdx.x);
   // Calls body(head, d) with two dimensions of a head for each thread.
   const auto each = [&](const auto& body) {
     const int lane = static_cast<int>(threadIdx.x) % warp::kWidth;
@@ -104,14 +105,14 @@ FUSEDOPS_DEVICE void merge_and_write(const StepParams& params, const BlockHeads&
   };
   each([&](int head, int d) {
     const Merged all = merge_warps<kWarps, D>(rooms, params.room, head, d / 4 * 4);
-    if (splits == 1) {
+    if (busy == 1) {
       write(head, d, all);
     } else if (d < partials.row) {
       *reinterpret_cast<float2*>(partials.out(split, head) + d) = all.own();
       if (d == 0) partials.peak(split, head) = all.peak;
     }
   });
-  if (splits > 1 && last_of(params.counters + pair, busy)) {
+  if (busy > 1 && last_of(params.counters + pair, busy)) {
     each([&](int head, int d) {
       write(head, d, merge_blocks(partials, busy, head, min(d, partials.row - 1) / 4 * 4));
     });
@@ -168,10 +169,10 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS((LayoutOfArch<T, D>::kThreads),
   const Scores<T> scores(call, block.batch, block.head, block.heads, position);
   const int first_tile = scores.first / kKeys;
   const int tiles = position / kKeys - first_tile + 1;  // the last contains the token
-  const int busy = min(splits, tiles);
+  const int busy = min(splits, (tiles + kLeastTiles - 1) / kLeastTiles);
   if (split < busy) {
-    const int step = splits * kWarps * kKeys;
-    int key = (first_tile + of_warp * splits + split) * kKeys;
+    const int step = busy * kWarps * kKeys;
+    int key = (first_tile + of_warp * busy + split) * kKeys;
     cache.begin(key, step, scores.first, position);
     part.make(token, position);
     __syncthreads();

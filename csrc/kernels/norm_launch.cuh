@@ -39,7 +39,7 @@ struct Schedules {
                         WithBlocks<2, InShared<Schedule<8, 512, 4>>>>>;
   using ShiftedCluster =
       If<kSums || F::kCentered, Cluster, WithBlocks<4, InShared<Schedule<8, 256, 2>>>>;
-  using LargeCluster = If<kSums, InClusters<Schedule<4, 1024, 1>>, InShared<Schedule<8, 1024, 2>>>;
+  using LargeCluster = If<kSums, Cluster, InShared<Schedule<8, 1024, 2>>>;
   using Shifted = If<kSums, Schedule<2, 1024, 0>, Schedule<4, 1024, 1>>;
 };
 

@@ -13,13 +13,7 @@ const char* describe(gpu::Status status);
 // Makes a GPU the calling thread's current one. `before` is set to the one that was.
 gpu::Status make_current(int number, int& before);
 
-// Whether the stream's work is being captured into a graph, so that nothing may be waited for.
-gpu::Status is_capturing(gpu::Stream stream, bool& capturing);
-
-// Sets `bytes` bytes of device memory to 0xff: NaN in every floating-point type.
-gpu::Status fill_with_nan(void* data, std::int64_t bytes, gpu::Stream stream);
-
-// Copies device memory to the host and waits for it.
-gpu::Status read(void* host, const void* device, std::int64_t bytes, gpu::Stream stream);
+// Sets `bytes` bytes of device memory to 0.
+gpu::Status fill_with_zeros(void* data, std::int64_t bytes, gpu::Stream stream);
 
 }  // namespace fusedops::kernels

@@ -30,6 +30,7 @@ inline bool is_shared(const Softmax& call) {
   constexpr std::int64_t kLeast = 64;  // blocks; measured (H100)
   if (call.keys <= kMostKeys || !is_narrow(call.keys) || !gpu::has_clusters()) return false;
   const bool longest = is_longest(call);
+  if (longest && !is_plain(call)) return false;  // they gain little by their many kernels
   const auto by = longest ? shared_by<LongestRows>(call) : shared_by<ClusterRows>(call);
   const std::int64_t blocks = call.rows() * by.cluster;
   return by.threads <= LongestRows::kMost && blocks >= kLeast && blocks <= gpu::kMostBlocks;
@@ -124,45 +125,45 @@ gpu::Status launch_resident(const Softmax& call, Masking masking, void* y, const
                          static_cast<unsigned>(units), params);
 }
 
-// Launches a kernel for shared rows, with schedule S.
-template <class T, class S>
+// Launches a kernel for shared rows.
+template <class T>
 gpu::Status launch_shared(const Softmax& call, Masking masking, void* y, const void* scores,
                           gpu::Stream stream) {
-  const auto launch = [&](SoftmaxKernel<T> kernel) {
-    return row_cluster::launch(kernel, call.rows(), shared_by<S>(call), stream, static_cast<T*>(y),
+  using S = ClusterRows;
+  const auto launch = [&](SoftmaxKernel<T> kernel, const row_cluster::ClusterLayout& by) {
+    return row_cluster::launch(kernel, call.rows(), by, stream, static_cast<T*>(y),
                                static_cast<const T*>(scores), static_cast<unsigned>(call.rows()),
                                params_of(call, shares_mask(call), 1));
   };
-  switch (masking) {
-    case Masking::plain:
-      if (call.keys % kLanes<T> == 0) {
-        return launch(&softmax_kernel<T, S, Masking::plain>);
-      }
-      [[fallthrough]];
-    case Masking::ragged:
-      return launch(&softmax_kernel<T, S, Masking::ragged>);
-    case Masking::boolean:
-      return launch(&softmax_kernel<T, S, Masking::boolean>);
-    case Masking::float32:
-      if constexpr (sizeof(T) == 2) {
-        return launch(&softmax_kernel<T, S, Masking::float32>);
-      }
-      [[fallthrough]];
-    case Masking::like_scores:
-      return launch(&softmax_kernel<T, S, Masking::like_scores>);
-    case Masking::any:
-      break;
+  if (is_longest(call)) {
+    return launch(&softmax_kernel<T, LongestRows, Masking::ragged>, shared_by<LongestRows>(call));
   }
-  return launch(&softmax_kernel<T, S, Masking::any>);
+  const auto kernel = [&]() -> SoftmaxKernel<T> {
+    switch (masking) {
+      case Masking::plain:
+        if (call.keys % kLanes<T> == 0) return &softmax_kernel<T, S, Masking::plain>;
+        [[fallthrough]];
+      case Masking::ragged:
+        return &softmax_kernel<T, S, Masking::ragged>;
+      case Masking::boolean:
+        return &softmax_kernel<T, S, Masking::boolean>;
+      case Masking::float32:
+        if constexpr (sizeof(T) == 2) return &softmax_kernel<T, S, Masking::float32>;
+        [[fallthrough]];
+      case Masking::like_scores:
+        return &softmax_kernel<T, S, Masking::like_scores>;
+      case Masking::any:
+        break;
+    }
+    return &softmax_kernel<T, S, Masking::any>;
+  };
+  return launch(kernel(), shared_by<S>(call));
 }
 
 template <class T>
 gpu::Status launch_softmax(const Softmax& call, void* y, const void* scores, gpu::Stream stream) {
   const Masking masking = masking_of<T>(call);
-  if (is_shared(call)) {
-    return is_longest(call) ? launch_shared<T, LongestRows>(call, masking, y, scores, stream)
-                            : launch_shared<T, ClusterRows>(call, masking, y, scores, stream);
-  }
+  if (is_shared(call)) return launch_shared<T>(call, masking, y, scores, stream);
   if (masking > Masking::ragged && masking < Masking::any) {
     const PrefetchedKernel<T> prefetched = prefetched_for<T>(call, masking);
     int room = 0, processors = 0;

@@ -49,10 +49,7 @@ def call(  # noqa: PLR0911 - a way each
     when the call has failed.
     """
     if not is_dynamo_compiling() and workspace is None:
-        try:
-            direct = _DIRECT[op._qualified_op_name]
-        except KeyError:
-            direct = _find_direct(op, args)
+        direct = _direct(op, args)
         if direct is not None:
             result = direct(*args, out=out, **keywords)
             if result is not NotImplemented:
@@ -88,13 +85,17 @@ _CALLED: set[str] = set()  # operators that were called on a GPU
 _DIRECT: dict[str, Callable[..., Any] | None] = {}  # by operator, from its second such call on
 
 
-def _find_direct(op: OpOverloadPacket, args: tuple[object, ...]) -> Callable[..., Any] | None:
+def _direct(op: OpOverloadPacket, args: tuple[object, ...]) -> Callable[..., Any] | None:
     """The direct call of an operator that was called on a GPU before; None if it has none.
 
     The dispatcher takes the first call, where the kernels for the GPU are chosen: the module over
     DLPack takes milliseconds to load, and would have no kernels yet.
     """
     name = op._qualified_op_name
+    try:
+        return _DIRECT[name]
+    except KeyError:
+        pass
     if not any(isinstance(arg, Tensor) and arg.is_cuda for arg in args):
         return None
     if name not in _CALLED:
@@ -107,9 +108,17 @@ def _find_direct(op: OpOverloadPacket, args: tuple[object, ...]) -> Callable[...
 
 
 def call_in_place(op: OpOverloadPacket, *args: Any, **keywords: Any) -> Any:  # noqa: ANN401
-    """Call an in-place operator and bump the version counters of the tensors it writes."""
+    """Call an in-place operator and bump the version counters of the tensors it writes.
+
+    A direct call does both.
+    """
     if is_compiling():
         return call(op, *args, **keywords)
+    direct = _direct(op, args)
+    if direct is not None:
+        result = direct(*args, **keywords)
+        if result is not NotImplemented:
+            return result
     written = written_arguments(op.default)
     check_written(op.__name__, written, args, keywords)
     result = call(op, *args, **keywords)

@@ -8,7 +8,6 @@ def _family(
     *,
     kernels: tuple[str, ...] = (),
     uses: tuple[Operator, ...] = (),
-    entry_points: bool = True,
 ) -> Operator:
     """The files of a family follow one naming: kernels/NAME.cu, families/NAME*.cpp.
 
@@ -17,7 +16,6 @@ def _family(
         kernels: its files of device code, if it has others than kernels/NAME.cu.
         uses: families whose kernels it calls. Built at first use, a family is a library of its
             own, so that library contains them too.
-        entry_points: whether it has entry points over DLPack.
     """
     device = (f"kernels/{file}.cu" for file in kernels or (name,))
     return Operator(
@@ -25,14 +23,13 @@ def _family(
         device=(*device, *(file for one in uses for file in one.device)),
         host=(f"families/{name}*.cpp",),
         bindings={flavour: (f"torch/{flavour}/library.cpp",) for flavour in ("stable", "aten")},
-        entry_points=entry_points,
     )
 
 
 _BIAS_ACT = _family("bias_act", kernels=("bias_act", "bias_act_backward"))
 _GATED = _family("gated", kernels=("gated", "gated_backward"))
 _NORM = _family("norm", kernels=("norm", "norm_backward", "norm_layer", "norm_rms"))
-_DEQUANTIZE = _family("dequantize", entry_points=False)
+_DEQUANTIZE = _family("dequantize")
 
 EXTENSION = Extension(
     package="fusedops",
@@ -46,14 +43,12 @@ EXTENSION = Extension(
         _family("rotary"),
         _family("layout"),
         _DEQUANTIZE,
-        _family("attention", entry_points=False),  # writes to a workspace
+        _family("attention"),
         _family("softmax", kernels=("softmax", "softmax_backward", "softmax_streamed")),
-        # Products of matrices are torch's own.
         _family(
             "gemm",
             kernels=("gemm_skinny", "gemm_decode"),
             uses=(_BIAS_ACT, _GATED, _NORM, _DEQUANTIZE),
-            entry_points=False,
         ),
     ),
     host=(

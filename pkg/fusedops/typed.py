@@ -10,8 +10,8 @@ gradient is asked for and no mode of torch's is active. It gives every other cal
 to the entry point in Python.
 
 An aten wheel has the module _C. A universal wheel has one over DLPack, from torch 2.10 on and in
-every CPython with a GIL; it has no products of matrices. It also takes the arrays of any framework
-with DLPack's C exchange API, and gives results of the first one's.
+every CPython with a GIL; its products of matrices are those in 16 bits, by cuBLASLt. It also takes
+the arrays of any framework with DLPack's C exchange API, and gives results of the first one's.
 """
 
 from collections.abc import Callable
@@ -61,11 +61,11 @@ def entry_point(name: str, module: ModuleType | None) -> EntryPoint | None:
 def direct_call(name: str) -> EntryPoint | None:
     """The direct call of an operator, DLPack's for tensors of any type; None if it has none.
 
-    It takes the operator's arguments and `out=`, and gives NotImplemented for a call that only the
-    dispatcher can take, or can refuse.
+    It takes the operator's arguments, and `out=` if it writes to none of them, and gives
+    NotImplemented for a call that only the dispatcher can take, or can refuse.
     """
     op = next(op for op in OPS if op.name == name)
-    over_dlpack = None if op.writes else runtime.entry_points(EXTENSION.package)
+    over_dlpack = runtime.entry_points(EXTENSION.package)
     return _native(op, "", over_dlpack, None) if over_dlpack else None
 
 

@@ -10,6 +10,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import fusedops
+from fusedops.registry import families
 from fusedops.typed import direct_call
 from torchwheel_runtime import runtime
 
@@ -28,7 +29,13 @@ def test_a_direct_call_gives_the_dispatchers_bits(case, dtype, gpu):
         pytest.skip(f"{case.op} has no direct call")
     args = case.inputs(case.strided, dtype, gpu)
     with torch.no_grad():
-        given = outputs(direct(*copies(args), **case.keywords))
+        result = direct(*copies(args), **case.keywords)
+        if result is NotImplemented:
+            in_16_bits = dtype in (torch.float16, torch.bfloat16)
+            assert case.op in families()["gemm"]
+            assert not in_16_bits or case.op.startswith("rms_mlp_gemm")  # it writes to an argument
+            pytest.skip("only torch has this product")
+        given = outputs(result)
         packet = getattr(torch.ops.fusedops, case.op)
         expected = outputs(packet(*copies(args), **case.keywords))
     assert len(given) == len(expected)

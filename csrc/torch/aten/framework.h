@@ -6,7 +6,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/_addmm_activation_cuda_dispatch.h>
 #include <ATen/ops/addmm_cuda_dispatch.h>
 #include <ATen/ops/mm_cuda_dispatch.h>
 #include <c10/core/DeviceGuard.h>
@@ -25,8 +24,6 @@ namespace at::FUSEDOPS_ATEN {
 __attribute__((weak)) Tensor& mm_out(Tensor&, const Tensor&, const Tensor&);
 __attribute__((weak)) Tensor& addmm_out(Tensor&, const Tensor&, const Tensor&, const Tensor&,
                                         const Scalar&, const Scalar&);
-__attribute__((weak)) Tensor _addmm_activation(const Tensor&, const Tensor&, const Tensor&,
-                                               const Scalar&, const Scalar&, bool);
 }  // namespace at::FUSEDOPS_ATEN
 
 namespace fusedops::aten {
@@ -101,8 +98,6 @@ class AtenTorch final : public Torch {
                      .view(sizes_of(wanted)));
   }
 
-  void zero(const Tensor& tensor) override { of_torch(tensor).zero_(); }
-
   void copy(const Tensor& to, const Tensor& from) override { of_torch(to).copy_(of_torch(from)); }
 
   void mm(const Tensor& out, const Tensor& a, const Tensor& b) override {
@@ -117,13 +112,6 @@ class AtenTorch final : public Torch {
     at::Tensor to = of_torch(out);
     available<Function>(at::FUSEDOPS_ATEN::addmm_out)(to, of_torch(row), of_torch(a), of_torch(b),
                                                       1, 1);
-  }
-
-  bool has_addmm_activation() override { return at::FUSEDOPS_ATEN::_addmm_activation != nullptr; }
-
-  Tensor addmm_activation(const Tensor& row, const Tensor& a, const Tensor& b, bool gelu) override {
-    return owned(
-        at::FUSEDOPS_ATEN::_addmm_activation(of_torch(row), of_torch(a), of_torch(b), 1, 1, gelu));
   }
 
  private:

@@ -26,6 +26,7 @@ std::deque<ArrayType>& array_types() {
 
 const ArrayType* tensors;   // of them: torch.Tensor's
 PyObject* empty_strided;    // torch's function for a tensor on the current GPU
+PyObject* reinterpret;      // torch's function for a view of other sizes and strides
 PyObject* torch_dtypes[4];  // by DType
 
 // The table of a type, in the major version that this was compiled with; null if there is none.
@@ -143,6 +144,7 @@ void import_torch() {
   const Object dynamo(python::attribute(c.get(), "_dynamo"));
   const Object guards(python::attribute(dynamo.get(), "guards"));
   empty_strided = python::attribute(guards.get(), FUSEDOPS_EMPTY_STRIDED);
+  reinterpret = python::attribute(guards.get(), "_reinterpret_tensor");
   for (const python::TypeSuffix& type : python::kTypes) {
     torch_dtypes[static_cast<int>(type.dtype)] = python::attribute(module.get(), type.name);
   }
@@ -236,6 +238,16 @@ Tensor ExchangedArrays::contiguous(const Tensor& tensor) {
 
 Tensor ExchangedArrays::clone(const Tensor& tensor) {
   return method(tensor, "clone", "an array that starts on 16 bytes");
+}
+
+Tensor ExchangedArrays::matrix(const Tensor& contiguous, const Matrix& layout) {
+  if (!is_tensor(array_of(contiguous))) throw Error(std::string(name_) + ": torch alone does this");
+  const Object sizes = numbers(layout.sizes, 2), steps = numbers(layout.strides, 2),
+               offset(checked(PyLong_FromLong(0)));
+  return owned(
+      *tensors,
+      Object(checked(PyObject_CallFunctionObjArgs(reinterpret, array_of(contiguous), sizes.get(),
+                                                  steps.get(), offset.get(), nullptr))));
 }
 
 gpu::Stream ExchangedArrays::current_stream(int gpu) {

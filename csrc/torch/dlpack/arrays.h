@@ -41,6 +41,7 @@ class ExchangedArrays final : public python::Arrays, public Framework {
   Tensor allocate_bytes(const Tensor& like, std::int64_t count) override;
   Tensor contiguous(const Tensor& tensor) override;
   Tensor clone(const Tensor& tensor) override;
+  Tensor matrix(const Tensor& contiguous, const Matrix& layout) override;
   gpu::Stream current_stream(int gpu) override;
 
  private:

@@ -63,7 +63,7 @@ class BoundCall {
     const auto object = [&](std::size_t i) {
       return i < count ? arrays_.object_of(results[i]) : Object::borrowed(written_[i - count]);
     };
-    const std::size_t all = count + writes_;
+    const std::size_t all = count + (of_.python ? writes_ : 0);
     if (all == 0) return Object::borrowed(Py_None);
     return all == 1 ? object(0) : tuple_of(all, object);
   }

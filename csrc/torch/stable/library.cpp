@@ -24,11 +24,6 @@ __attribute__((weak)) AOTITorchError FUSEDOPS_AOTI(mm_out)(AtenTensorHandle, Ate
 __attribute__((weak)) AOTITorchError FUSEDOPS_AOTI(addmm_out)(AtenTensorHandle, AtenTensorHandle,
                                                               AtenTensorHandle, AtenTensorHandle,
                                                               double, double);
-__attribute__((weak)) AOTITorchError FUSEDOPS_AOTI(_addmm_activation)(AtenTensorHandle,
-                                                                      AtenTensorHandle,
-                                                                      AtenTensorHandle, double,
-                                                                      double, std::int32_t,
-                                                                      AtenTensorHandle*);
 }
 
 namespace fusedops {
@@ -146,10 +141,6 @@ class StableTorch final : public Torch {
     return owned(made);
   }
 
-  void zero(const Tensor& tensor) override {
-    TORCH_ERROR_CODE_CHECK(aoti_torch_zero_(of_torch(tensor)));
-  }
-
   void copy(const Tensor& to, const Tensor& from) override {
     TORCH_ERROR_CODE_CHECK(aoti_torch_copy_(of_torch(to), of_torch(from), 0));
   }
@@ -162,15 +153,6 @@ class StableTorch final : public Torch {
   void addmm(const Tensor& out, const Tensor& row, const Tensor& a, const Tensor& b) override {
     TORCH_ERROR_CODE_CHECK(available(FUSEDOPS_AOTI(addmm_out))(of_torch(out), of_torch(row),
                                                                of_torch(a), of_torch(b), 1, 1));
-  }
-
-  bool has_addmm_activation() override { return FUSEDOPS_AOTI(_addmm_activation) != nullptr; }
-
-  Tensor addmm_activation(const Tensor& row, const Tensor& a, const Tensor& b, bool gelu) override {
-    AtenTensorHandle made = nullptr;
-    TORCH_ERROR_CODE_CHECK(FUSEDOPS_AOTI(_addmm_activation)(of_torch(row), of_torch(a), of_torch(b),
-                                                            1, 1, gelu, &made));
-    return owned(made);
   }
 
  private:
