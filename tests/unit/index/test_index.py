@@ -328,9 +328,14 @@ def test_labels_lie_beside_each_page_of_the_project(tmp_path: Path) -> None:
             assert entry["upload-time"] == max(file["upload-time"] for file in page["files"][1:])
     (only,) = texts
     assert list(read_labels(only, name)) == ["cu13", "null"]
-    # What people are told to install has no label.
+    # What everybody is told to install has no label; what uv chooses by label comes after it.
     (front,) = fronts(found)
-    assert [file.wheel.file for file in front.wheels] == ["demo-1.0.0-py3-none-any.whl"]
+    assert front.one
+    assert set(front.one.files.values()) == {"demo-1.0.0-py3-none-any.whl"}
+    assert [file.label for file in front.wheels] == [None, "cu13", "null"]
+    page = html.unescape((tmp_path / "index" / "index.html").read_text())
+    assert "<pre>uv --preview-features wheel-variants pip install --default-index" in page
+    assert "<code>null</code> (" in page
 
 
 def test_one_label_has_the_same_properties_on_every_platform(tmp_path: Path) -> None:

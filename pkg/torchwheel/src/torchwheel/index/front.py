@@ -54,7 +54,7 @@ class InstallCommand:
         """The command, of pip or uv.
 
         Args:
-            installer: "pip" or "uv".
+            installer: "pip", "uv", or "uv by label" for what uv chooses by labels.
             address: of the index's root, with a slash at its end.
         """
         return install_command(
@@ -75,6 +75,7 @@ def install_command(
     install, only = {
         "pip": ("pip install", "--index-url"),
         "uv": ("uv pip install", "--default-index"),
+        "uv by label": ("uv --preview-features wheel-variants pip install", "--default-index"),
     }[installer]
     first = f"{install} {shlex.join(missing)} && " if missing else ""
     return f'{first}{install} {only} {index} "{requirement}"'
@@ -91,7 +92,7 @@ class Front:
         torches: the releases of torch that its wheels are for: "2.6 or later", "2.9 to 2.11".
         one: how to install it, if one wheel serves everybody or there is one alone.
         choices: how to install what serves a certain machine; none that does the same as `one`.
-        wheels: of that version, the universal one first.
+        wheels: of that version, the universal one first, those with labels last.
     """
 
     project: str
@@ -101,6 +102,11 @@ class Front:
     one: InstallCommand | None
     choices: tuple[InstallCommand, ...]
     wheels: tuple[File, ...]
+
+    @property
+    def labelled(self) -> tuple[File, ...]:
+        """The wheels that uv chooses from, if it is told to."""
+        return tuple(file for file in self.wheels if file.label)
 
     def values(self, field: str) -> tuple[str, ...]:
         """The different values of a choice's field: toolkits in their order, the newest first."""
@@ -145,24 +151,26 @@ class Front:
 def fronts(index: Index) -> Iterator[Front]:
     """A front for each project whose wheels have claims, of the newest version that is offered."""
     for project, every in index.whole.projects.items():
+        files = [file for file in every if file.wheel.claims and not file.is_withdrawn]
         # What pip and uv take without a label serves every installer.
-        usual = (file for file in every if file.wheel.claims and not file.label)
-        files = [file for file in usual if not file.is_withdrawn]
-        if files and not index.quarantined(project):
+        if any(not file.label for file in files) and not index.quarantined(project):
             yield _front(index, project, files)
 
 
 def _front(index: Index, project: str, every: Sequence[File]) -> Front:
-    final = [file for file in every if not file.version.is_prerelease] or every
+    usual = [file for file in every if not file.label]
+    final = [file for file in usual if not file.version.is_prerelease] or usual
     newest = final[0].public  # the newest file comes first
-    files = [file for file in every if file.public == newest]
+    files = [file for file in usual if file.public == newest]
+    labelled = sorted((file for file in every if file.label and file.public == newest), key=_rank)
     files.sort(key=_rank)
     choices = tuple(_choices(index, project, files))
     one = _one_for_all(index, project, choices)
     if one:
         choices = tuple(choice for choice in choices if choice.small)
     about = files[0].wheel.about
-    return Front(project, newest, about, _torches(files), one, choices, tuple(files))
+    wheels = (*files, *labelled)
+    return Front(project, newest, about, _torches(files), one, choices, wheels)
 
 
 def _rank(file: File) -> tuple[object, ...]:
