@@ -227,6 +227,7 @@ def a_run(tmp_path):
             "out": tmp_path / "out.json",
             "resumed": Record([]),
             "behind": None,
+            "host_alone": False,
             "found": Record([ABOUT]),
             "deadline": time.monotonic() + 1000,
             "colour": False,
