@@ -48,7 +48,7 @@ namespace attention_detail {
 using namespace attention;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr int kMostSlots = 6;  // tiles of a warp in flight
+constexpr int kMostSlots = 6;   // tiles of a warp in flight
 constexpr int kLeastTiles = 4;  // of a block: merging a block costs as much; measured (H200)
 
 // The parameters of a launch.
