@@ -1,4 +1,4 @@
-// Products by cuBLASLt, past torch: that costs the host a third of torch's call, and an activation
+// Products by cuBLASLt, past torch: that costs the host less than torch's call, and an activation
 // can be in the product.
 #include <array>
 #include <map>
