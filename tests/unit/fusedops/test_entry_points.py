@@ -161,6 +161,21 @@ def test_a_direct_call_passes_the_dispatcher(direct_calls):
     assert len(direct_calls) == 3
 
 
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_direct_call_in_place_counts_the_versions_itself(monkeypatch, taken):
+    got = []
+
+    def direct(*args, **keywords):
+        got.append(keywords)
+        return None if taken else NotImplemented
+
+    monkeypatch.setattr(fusedops.call, "_DIRECT", {"fusedops::apply_rotary_pos_emb_": direct})
+    q = torch.ones(1, 2, 1, 4)
+    fusedops.apply_rotary_pos_emb_(q, q.clone(), rotary_dim=4)
+    assert "out" not in got[0]
+    assert (q._version == 0) is taken
+
+
 def test_a_compiled_call_is_not_direct(direct_calls):
     x = torch.ones(2, 4)
     compiled = torch.compile(fusedops.bias_add, backend="eager", fullgraph=True)
