@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from elfmaker import linked
@@ -72,6 +72,8 @@ def test_the_construct_that_a_symbol_comes_of(symbol: str) -> None:
 
 
 @given(st.text(max_size=40))
+@example("9" * 19)
+@example("_ZN" + "9" * 5000)
 def test_any_name_comes_of_something(name: str) -> None:
     assert construct_of(name) in (*CONSTRUCTS, UNKNOWN)
     assert construct_of(f"_ZN2at{name}") in (*CONSTRUCTS, UNKNOWN)

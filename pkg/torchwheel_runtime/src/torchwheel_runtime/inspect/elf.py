@@ -147,7 +147,7 @@ PYTHON = ("Py", "_Py")
 # (e.g. "ls").
 _CXX = re.compile(r"_Z.*?(?<!\d)(?:2at|3c10|5torch|6caffe2)(?=[0-9La-z])")
 _NESTED = re.compile(r"_ZN[KVr]*[RO]?")
-_LENGTH = re.compile(r"[1-9]\d*")
+_LENGTH = re.compile(r"[1-9]\d{0,8}")  # no symbol is longer
 
 
 def is_cxx(name: str) -> bool:
