@@ -35,6 +35,7 @@ from test_typed import (  # noqa: F401 - tests
 )
 
 import fusedops
+from fusedops.registry import families
 from fusedops.typed import direct_call
 from torchwheel_runtime import runtime
 
@@ -81,6 +82,8 @@ def anywhere() -> torch.device:
 @by_case
 def test_the_module_takes_the_call_itself(case, module, monkeypatch):
     """Else the entry point in Python would give the same bits, only later."""
+    if NAME == "dlpack" and case.op in families()["gemm"]:
+        pytest.skip("cuBLASLt has the products over DLPack, and the model has no cuBLASLt")
     args = case.inputs(case.tiny, torch.float32, CPU)
     monkeypatch.setattr(fusedops.typed, "_python_entry_point", lambda op, *_: _never(op))
     function = fusedops.typed.entry_point(f"{case.op}_fp32", module if NAME == "_C" else None)
@@ -119,7 +122,7 @@ def test_a_written_argument_counts_its_writes_and_is_returned():
 def test_a_direct_call_is_plain():
     if NAME != "dlpack":
         pytest.skip("the module over DLPack alone has direct calls")
-    assert direct_call("rms_mlp_gemm") is None
     x = torch.ones(4, 8)
+    assert direct_call("vector_matmul")(x, x.t()) is NotImplemented
     assert torch.equal(direct_call("vector_add")(x, x), x + x)
     assert direct_call("vector_add")(x) is NotImplemented
