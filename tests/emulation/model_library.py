@@ -77,12 +77,7 @@ def compilers_fma() -> tuple[str, ...]:
 
 def plan(library: Library) -> tuple[Step, ...]:
     """The build of a library."""
-    operators = [
-        one
-        for one in EXTENSION.operators
-        if one.name in (library.families or [one.name])
-        and (one.entry_points or library.binding != "dlpack")
-    ]
+    operators = [one for one in EXTENSION.operators if one.name in (library.families or [one.name])]
     csrc = library.source / EXTENSION.sources
     own = [f"-D{name}={value}" for name, value in EXTENSION.macros.items()]
     own += [f"-I{csrc / folder}" for folder in EXTENSION.include_dirs]

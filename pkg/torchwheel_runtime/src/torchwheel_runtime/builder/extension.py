@@ -60,7 +60,6 @@ class Operator:
         bindings: per ABI flavour ("stable", "aten"), the files that meet torch. A library built
             from them registers its kernels when it is loaded.
         archs: the GPUs it has kernels for.
-        entry_points: whether the entry points over DLPack call it, where there are some.
     """
 
     name: str
@@ -68,7 +67,6 @@ class Operator:
     host: tuple[str, ...] = ()
     bindings: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     archs: ArchFilter = ArchFilter()
-    entry_points: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

@@ -133,11 +133,9 @@ def _part_sources(extension: Extension, operators: Sequence[Operator], target: T
     if target.part == "kernels":
         host = _files(folder, split.kernels)
         return Sources(_device(operators, target), host, (), interface=interface)
-    by_type = target.part == "entry_points"
-    called = (one for one in operators if one.entry_points or not by_type)
-    globs = (*extension.host, *(glob for one in called for glob in one.host))
+    globs = (*extension.host, *(glob for one in operators for glob in one.host))
     host = _once(_files(folder, (glob for glob in globs if glob not in split.kernels)))
-    if by_type:
+    if target.part == "entry_points":
         python = _files(folder, split.entry_points)
         return Sources({}, host, (), python, interface=interface)
     binding = _once(file for one in operators for file in _files(folder, _binding(one, target.abi)))
