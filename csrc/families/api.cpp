@@ -37,8 +37,9 @@ Tensor temporary(const Tensor& like, const std::vector<std::int64_t>& sizes, DTy
   return Call::current().temporary(like, shaped_like(like, sizes, dtype));
 }
 
-Tensor empty_bytes(const Tensor& like, std::int64_t count) {
-  return Call::current().framework().allocate_bytes(like, count);
+OptionalTensor scratch(const Tensor& like, std::int64_t bytes) {
+  if (bytes == 0) return {};
+  return Call::current().framework().allocate_bytes(like, bytes);
 }
 
 }  // namespace fusedops

@@ -34,6 +34,7 @@ OptionalTensor on_16_bytes_if(const OptionalTensor& tensor);
 Tensor empty_like(const Tensor& tensor);
 Tensor empty(const Tensor& like, const std::vector<std::int64_t>& sizes, DType dtype);
 Tensor temporary(const Tensor& like, const std::vector<std::int64_t>& sizes, DType dtype);
-Tensor empty_bytes(const Tensor& like, std::int64_t count);
+// Memory for kernels, on the GPU of `like`; none for 0 bytes.
+OptionalTensor scratch(const Tensor& like, std::int64_t bytes);
 
 }  // namespace fusedops

@@ -59,11 +59,11 @@ struct BiasActOps {
     const Tensor g = on_16_bytes(grad), in = on_16_bytes(x), b = contiguous(bias);
     const Tensor grad_x = empty_like(in), grad_bias = empty_like(b);
     const Gpu on = gpu_of(x);
-    const Tensor scratch = empty_bytes(in, FUSEDOPS_KERNEL(on, bias_act_backward_scratch)(call));
+    const OptionalTensor room = scratch(in, FUSEDOPS_KERNEL(on, bias_act_backward_scratch)(call));
     if (call.cols > 0) {  // with no rows, a zero gradient of the bias must still be written
       check_launch(on, FUSEDOPS_KERNEL(on, bias_act_backward)(call, grad_x.data(), grad_bias.data(),
                                                               g.data(), in.data(), b.data(),
-                                                              scratch.data(), on.stream));
+                                                              data_of(room), on.stream));
     }
     return {grad_x, grad_bias};
   }

@@ -31,14 +31,14 @@ struct GatedOps {
     const Tensor grad_x = empty_like(in);
     const Tensor grad_bias = empty(in, {b ? 2 * call.cols : 0}, call.dtype);
     const Gpu on = gpu_of(x);
-    const Tensor scratch =
-        empty_bytes(in, b ? FUSEDOPS_KERNEL(on, gated_backward_scratch)(call) : 0);
+    const OptionalTensor room =
+        scratch(in, b ? FUSEDOPS_KERNEL(on, gated_backward_scratch)(call) : 0);
     // With no rows, a zero gradient of the bias must still be written.
     if (call.cols > 0 && (call.rows > 0 || b)) {
       // Without a bias, its gradient and the scratch are empty: their data is null.
-      check_launch(on, FUSEDOPS_KERNEL(on, gated_backward)(call, grad_x.data(), grad_bias.data(),
-                                                           g.data(), in.data(), data_of(b),
-                                                           scratch.data(), on.stream));
+      check_launch(
+          on, FUSEDOPS_KERNEL(on, gated_backward)(call, grad_x.data(), grad_bias.data(), g.data(),
+                                                  in.data(), data_of(b), data_of(room), on.stream));
     }
     return {grad_x, grad_bias};
   }

@@ -192,8 +192,7 @@ bool try_blas(const Product& call, const Tensor& out, const Rows& a, const Tenso
   const std::shared_ptr<const Plan> plan = Plans::all().find(*library, key, added);
   if (!plan) return false;
   const std::size_t bytes = plan->chosen.workspace;
-  OptionalTensor scratch;
-  if (bytes > 0) scratch = empty_bytes(a.tensor, static_cast<std::int64_t>(bytes));
+  const OptionalTensor room = scratch(a.tensor, static_cast<std::int64_t>(bytes));
   // Not while memory is allocated: Python's lock may change hands there.
   const std::lock_guard<std::mutex> lock(Plans::all().mutex);
   lt::Object const descriptor = plan->descriptor.get();
@@ -202,7 +201,7 @@ bool try_blas(const Product& call, const Tensor& out, const Rows& a, const Tenso
   const lt::Status status =
       library->multiply(plan->handle, descriptor, &one, weight.data(), plan->weight.get(),
                         a.tensor.data(), plan->a.get(), &old, more, plan->y.get(), out.data(),
-                        plan->y.get(), &plan->chosen.algorithm, data_of(scratch), bytes, on.stream);
+                        plan->y.get(), &plan->chosen.algorithm, data_of(room), bytes, on.stream);
   if (status != lt::kSuccess) {
     throw Error(std::string(Call::current().name()) + ": cuBLASLt refused the product, status " +
                 std::to_string(status));

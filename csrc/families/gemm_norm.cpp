@@ -170,7 +170,7 @@ struct GemmNormOps {
     const Tensor scale = on_16_bytes(gamma);
     const OptionalTensor row = on_16_bytes_if(bias), shift = on_16_bytes_if(beta);
     launch_norm(
-        norm_of(x, beta.has_value(), eps),
+        norm_of(x, beta.has_value(), eps), x,
         {x.data(), data_of(row), data_of(residual), scale.data(), data_of(shift), u.data(), sum},
         gpu_of(x));
   }

@@ -61,7 +61,7 @@ struct NormOps {
                          shift = on_16_bytes_if(beta);
     Tensor y = empty_like(in);
     const OptionalTensor sum = stores ? OptionalTensor(empty_like(in)) : std::nullopt;
-    launch_norm(norm_of(x, beta.has_value(), eps),
+    launch_norm(norm_of(x, beta.has_value(), eps), in,
                 {in.data(), data_of(row), data_of(more), weight.data(), data_of(shift), y.data(),
                  data_of(sum)},
                 gpu_of(x));
@@ -79,10 +79,10 @@ struct NormOps {
     const Tensor grad_x = empty_like(in), grad_gamma = empty_like(weight);
     const Tensor grad_beta = empty_like(weight);
     const Gpu on = gpu_of(x);
-    const Tensor scratch = empty_bytes(in, FUSEDOPS_KERNEL(on, norm_backward_scratch)(call));
+    const OptionalTensor room = scratch(in, FUSEDOPS_KERNEL(on, norm_backward_scratch)(call));
     const kernels::NormBackwardTensors tensors{g.data(),         data_of(add),  in.data(),
                                                weight.data(),    grad_x.data(), grad_gamma.data(),
-                                               grad_beta.data(), scratch.data()};
+                                               grad_beta.data(), data_of(room)};
     if (call.cols > 0) {  // with no rows, zero gradients of gamma and beta must still be written
       check_launch(on, FUSEDOPS_KERNEL(on, norm_backward)(call, tensors, on.stream));
     }

@@ -68,12 +68,10 @@ struct SoftmaxOps {
     if (alibi_in) call.alibi = alibi_of(*alibi_in, view, head_offset);
     call.slopes = alibi && alibi->view().dim == 1;
     const Gpu on = gpu_of(view);
-    const std::int64_t bytes = FUSEDOPS_KERNEL(on, softmax_scratch)(call);
-    const OptionalTensor scratch =
-        bytes > 0 ? OptionalTensor(empty_bytes(in, bytes)) : std::nullopt;
+    const OptionalTensor room = scratch(in, FUSEDOPS_KERNEL(on, softmax_scratch)(call));
     if (call.rows() == 0 || call.keys == 0) return y;
-    check_launch(
-        on, FUSEDOPS_KERNEL(on, softmax)(call, y.data(), in.data(), data_of(scratch), on.stream));
+    check_launch(on,
+                 FUSEDOPS_KERNEL(on, softmax)(call, y.data(), in.data(), data_of(room), on.stream));
     return y;
   }
 

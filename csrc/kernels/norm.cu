@@ -16,6 +16,14 @@ gpu::Status general_norm(const Norm& call, const NormTensors& tensors, gpu::Stre
 
 }  // namespace norm_detail
 
+std::int64_t norm_scratch(const Norm& call) {
+  constexpr std::int64_t kFewRows = 4, kShortRow = 16 << 10;  // bytes; none such is in clusters
+  const bool may_be_in_clusters = call.rows > kFewRows &&
+                                  call.cols * element_size(call.dtype) > kShortRow &&
+                                  gpu::has_clusters();
+  return may_be_in_clusters ? std::int64_t{sizeof(std::int32_t)} : 0;
+}
+
 gpu::Status norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
   using namespace norm_detail;
   if (!call.centered) return rms_norm(call, tensors, stream);
@@ -25,5 +33,6 @@ gpu::Status norm(const Norm& call, const NormTensors& tensors, gpu::Stream strea
 }
 
 TORCHWHEEL_EXPORT(norm)
+TORCHWHEEL_EXPORT(norm_scratch)
 
 }  // namespace fusedops::kernels

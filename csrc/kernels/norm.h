@@ -27,7 +27,11 @@ struct NormTensors {
   const void* beta;      // [cols]; null where not centered
   void* y;
   void* sum;  // receives x + bias + residual; null if it is not stored; may be `residual`
+  void* scratch = nullptr;
 };
+
+// The bytes of scratch memory that norm() needs on the current GPU.
+std::int64_t norm_scratch(const Norm& call);
 
 // rows and cols must not be 0.
 gpu::Status norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream);

@@ -1,16 +1,19 @@
-// The norms of long rows, whose threads are those of a cluster (row_cluster.cuh).
+// The norms of long rows, whose threads are those of a cluster (row_cluster.cuh). A cluster takes
+// one row after the other, and keeps gamma, beta and bias in its shared memory if there is room:
+// read again for each row, they keep the L2 cache as busy as the rows keep memory.
 #pragma once
 
 #include "kernels/norm_part.cuh"
 #include "kernels/row_cluster.cuh"
 #include "platform/overlap.h"
+#include "platform/shared.h"
 
 namespace fusedops::kernels::norm_detail {
 
-// The part of a row that a block has, in a norm of centered rows: the sum and the number of its
-// elements. Squares are taken relative to the mean of the block, and brought to that of the row
-// once both are known: so the blocks exchange what they have once (Chan, Golub & LeVeque, "Updating
-// formulae and a pairwise algorithm for computing sample variances", 1979).
+// The part of a row that a block has, in a norm of centered rows. Squares are taken relative to the
+// mean of the block, and brought to that of the row once both are known: so the blocks exchange
+// what they have once (Chan, Golub & LeVeque, "Updating formulae and a pairwise algorithm for
+// computing sample variances", 1979).
 struct PartialSum {
   float sum = 0, count = 0;
 
@@ -24,60 +27,215 @@ FUSEDOPS_DEVICE float mean_of_row(const PartialSum& one, const Constants<float>&
   return c.exact_mean(row[0]);
 }
 
-template <class F>
-using ExchangeOf = row_cluster::BlockExchange<F::kCentered ? 3 : 1>;
-
-// The scale of a row, from the block's sum and its squares relative to the block's mean.
-template <class F, class Meanwhile>
-FUSEDOPS_DEVICE Scale<float> scale_of_blocks(const PartialSum& block, float (&squares)[1],
-                                             const Constants<float>& c, ExchangeOf<F>& room,
-                                             const Meanwhile& meanwhile) {
-  float mean = 0;
-  if constexpr (F::kCentered) {
-    float all[3] = {block.sum, block.count, squares[0]};
-    row_cluster::exchange(all, room, meanwhile);
-    const PartialSum one{all[0], all[1]};
-    mean = mean_of_row(one, c);
-    const float apart = one.mean() - mean;
-    squares[0] = fmaf(one.count, apart * apart, all[2]);
-  } else {
-    row_cluster::exchange(squares, room, meanwhile);
-  }
-  row_cluster::sum_of_blocks(squares);
-  return {mean, math::inverse_sqrt(fmaf(squares[0], c.inverse_n, c.eps))};
+// A centered norm has much arithmetic: there blocks have S::kMost threads and neighbouring vectors,
+// so that offsets are parts of instructions. In others they have as many as the row needs, and
+// vectors in turn, which memory likes better.
+template <class F, class S>
+FUSEDOPS_DEVICE unsigned threads_of_block() {
+  return F::kCentered ? S::kMost : blockDim.x;
 }
 
+// The part of a row that the calling thread has.
+template <class F, class S, RowLayout kLayout>
+FUSEDOPS_DEVICE RowSlice<typename F::T, kLayout> slice_of(unsigned row, int cols) {
+  RowSlice<typename F::T, kLayout> p(row, cols);
+  const unsigned threads = threads_of_block<F, S>();
+  p.thread += cluster::rank() * threads * (F::kCentered ? S::kVectors : 1);
+  p.threads = threads * (F::kCentered ? 1 : cluster::size());
+  return p;
+}
+
+// The number of elements of the row that a block has in a centered norm.
+template <class S, class P>
+FUSEDOPS_DEVICE float elements_of(const P& p, unsigned block) {
+  constexpr int kMost = S::kMost * S::kVectors;
+  const int vectors = static_cast<int>(p.span.vectors) - static_cast<int>(block) * kMost;
+  return static_cast<float>(max(min(vectors, kMost), 0) * P::V + (block == 0 ? p.span.edges : 0));
+}
+
+template <class F>
+using ExchangeOf = row_cluster::BlockExchange<F::kCentered ? 3 : 2>;
+
+// The scale of a row whose blocks have `sum`, and squares relative to their mean. `taken` is what
+// the first thread has got from the queue; each thread gets it back.
+template <class F, class S, class P, class Meanwhile>
+FUSEDOPS_DEVICE Scale<float> scale_of_blocks(float sum, float squares, unsigned& taken, const P& p,
+                                             const Constants<float>& c, ExchangeOf<F>& room,
+                                             unsigned round, const Meanwhile& meanwhile) {
+  if constexpr (F::kCentered) {
+    float all[3] = {squares, math::from_bits(taken), sum};
+    row_cluster::exchange(all, room, round, meanwhile);
+    taken = room.bits_of_first(1);
+    const PartialSum one{all[2], elements_of<S>(p, threadIdx.x % cluster::kMostBlocks)};
+    const float mean = mean_of_row(one, c);
+    const float apart = one.mean() - mean;
+    float row[1] = {fmaf(one.count, apart * apart, all[0])};
+    row_cluster::sum_of_blocks(row);
+    return {mean, math::inverse_sqrt(fmaf(row[0], c.inverse_n, c.eps))};
+  } else {
+    float all[2] = {squares, math::from_bits(taken)};
+    row_cluster::exchange(all, room, round, meanwhile);
+    taken = room.bits_of_first(1);
+    float row[1] = {all[0]};
+    row_cluster::sum_of_blocks(row);
+    return {0, math::inverse_sqrt(fmaf(row[0], c.inverse_n, c.eps))};
+  }
+}
+
+// What a block has in shared memory: a row of each input of the sum and, if S::kKeeps, gamma, beta
+// and bias. A thread's vectors lie in places of its own. But where rows are shifted, those of
+// gamma, beta and bias are read by the thread before it too.
+template <class F, class S, RowLayout kLayout>
+struct InShared {
+  using T = typename F::T;
+  using P = RowSlice<T, kLayout>;
+  static constexpr int kInputs = F::kAdds == Adds::nothing ? 1 : 2;
+  static constexpr int kColumns = S::kKeeps ? (F::kCentered ? kInputs + 1 : 1) : 0;
+  static constexpr unsigned kMore = P::kWhole ? 0 : 1;  // places beyond those of the threads
+  EdgeLoads<F, kLayout> edge;
+  EdgeGain<F, kLayout> edge_gain{}, next_edge_gain{};
+
+  static unsigned bytes(unsigned threads) {
+    return (kInputs * threads + kColumns * (threads + kMore)) * S::kVectors * kVectorBytes;
+  }
+
+  // Starts to copy what all rows share.
+  FUSEDOPS_DEVICE void start_columns(const Tensors<T>& t, const P& p, int cols) const {
+    if constexpr (S::kKeeps) {
+      copy_columns(t.gamma, kGamma, p, cols);
+      if constexpr (F::kCentered) copy_columns(t.beta, kBeta, p, cols);
+      if (F::adds_bias(t)) copy_columns(t.bias, kBias, p, cols);
+    }
+  }
+  FUSEDOPS_DEVICE void start(const Tensors<T>& t, const P& p) {
+    copy(t.x, p, 0);
+    if (F::adds_residual(t)) copy(t.residual, p, 1);
+    async_copy::commit_group();
+    edge.start(t, p);
+    if constexpr (S::kKeeps) next_edge_gain.load(t, p);
+  }
+  // Must be called before the copies are used.
+  FUSEDOPS_DEVICE void wait(bool first) {
+    async_copy::wait_group(0);
+    if constexpr (!P::kWhole) edge_gain = next_edge_gain;
+    if (kColumns > kBias && !P::kWhole && first) __syncthreads();  // no barrier before its use
+  }
+
+  FUSEDOPS_DEVICE Vector<T> x_of(int k) const { return vector_at(place_of(0, k)); }
+  FUSEDOPS_DEVICE Vector<T> residual_of(int k) const { return vector_at(place_of(1, k)); }
+  FUSEDOPS_DEVICE Vector<T> next_bias(int k, const Tensors<T>&, const P& p) const {
+    return of_columns(kBias, k, p);
+  }
+  FUSEDOPS_DEVICE Gain<T> next(int k, const Tensors<T>&, const P& p) const {
+    Gain<T> gain;
+    gain.gamma = of_columns(kGamma, k, p);
+    if constexpr (F::kCentered) gain.beta = of_columns(kBeta, k, p);
+    return gain;
+  }
+  FUSEDOPS_DEVICE const EdgeGain<F, kLayout>& edge_of(const Tensors<T>&, const P&) const {
+    return edge_gain;
+  }
+
+ private:
+  static constexpr int kGamma = 0, kBeta = 1, kBias = 2;  // the order of the columns
+
+  // Those of the thread's vector k: of input `tensor`, and of columns.
+  FUSEDOPS_DEVICE static Packed* place_of(int tensor, int k) {
+    FUSEDOPS_DYNAMIC_SHARED(Packed, places);
+    return places + (tensor * S::kVectors + k) * threads_of_block<F, S>() + threadIdx.x;
+  }
+  FUSEDOPS_DEVICE static Packed* place_of_columns(int tensor, int k) {
+    const int number = tensor * S::kVectors + k;
+    return place_of(kInputs, number) + number * static_cast<int>(kMore);
+  }
+  FUSEDOPS_DEVICE static void copy(const T* from, const P& p, int tensor) {
+#pragma unroll
+    for (int k = 0; k < S::kVectors; ++k) {
+      async_copy::start(shared::address_of(place_of(tensor, k)), p.own_of_row(from, k), p.has(k));
+    }
+  }
+  FUSEDOPS_DEVICE static void copy_columns(const T* from, int tensor, const P& p, int cols) {
+    const unsigned last = static_cast<unsigned>(cols) / P::V - 1;
+    const auto start = [&](int k, unsigned more) {
+      const unsigned v = min(p.thread + k * p.threads + more, last);
+      async_copy::start(shared::address_of(place_of_columns(tensor, k) + more), from + v * P::V,
+                        true);
+    };
+#pragma unroll 1
+    for (int k = 0; k < S::kVectors; ++k) {
+      start(k, 0);
+      if (kMore > 0 && threadIdx.x + 1 == threads_of_block<F, S>()) start(k, 1);
+    }
+  }
+  FUSEDOPS_DEVICE static Vector<T> vector_at(const Packed* place) {
+    Vector<T> out;
+    memcpy(&out, place, sizeof(out));
+    return out;
+  }
+  FUSEDOPS_DEVICE static Vector<T> of_columns(int tensor, int k, const P& p) {
+    const Packed* const place = place_of_columns(tensor, k);
+    if constexpr (P::kWhole) return vector_at(place);
+    return joined(vector_at(place), vector_at(place + (p.span.head == 0 ? 0 : 1)),
+                  static_cast<unsigned>(p.span.head * sizeof(T)));
+  }
+};
+
+// Each cluster takes rows from `queue`. While it works on one, the next is copied.
 template <class F, class S, RowLayout kLayout>
 __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
-    norm_cluster_kernel(const Tensors<typename F::T> t, int cols, const Constants<float> c) {
+    norm_cluster_kernel(const row_cluster::Queue queue, const Tensors<typename F::T> t, int cols,
+                        const Constants<float> c) {
   if constexpr (cluster::kSupported) {
-    __shared__ float of_warp[3][kMostWarps];
-    __shared__ ExchangeOf<F> room;
+    using P = RowSlice<typename F::T, kLayout>;
+    __shared__ float of_warp[2][2][kMostWarps];
+    __shared__ ExchangeOf<F> rooms[2];
     overlap::wait_in_turn();
-    row_cluster::open(room);
-    RowSlice<typename F::T, kLayout> p(cluster::number(), cols);
-    p.share(cluster::size(), cluster::rank());
-    Loads<F, S, kLayout> in;
-    RegisterRow<F, S> part;
-    Gains<F, S, kLayout> gains;
+    row_cluster::open(rooms[0], rooms[1]);
+    unsigned next = queue.given(1);
+    unsigned taken = threadIdx.x == 0 && cluster::rank() == 0 ? queue.given(2) : 0;
+    P p = slice_of<F, S, kLayout>(queue.given(0), cols);
+    InShared<F, S, kLayout> in;
+    in.start_columns(t, p, cols);
     in.start(t, p);
-    in.wait();
-    cluster::wait();
-    take(part, in, t, p, t.sum);
-    PartialSum block;
-    if constexpr (F::kCentered) {
-      float count = p.has_edge() ? 1 : 0;
-#pragma unroll
-      for (int k = 0; k < S::kVectors; ++k) count += p.has(k) ? p.V : 0;
-      float sums[2] = {sum_of(part, p, [](float x) { return x; }), count};
-      row_cluster::sum_of_block(sums, of_warp);
-      block = {sums[0], sums[1]};
+    for (unsigned round = 0;; ++round) {
+      const unsigned half = round % 2, later = queue.take(round + queue.kGiven);
+      // The threads that send it get it from the first one.
+      if (threadIdx.x < warp::kWidth) taken = warp::reduce(taken, warp::kWidth, Sum{});
+      if (round == 0) cluster::wait();
+      in.wait(round == 0);
+      RegisterRow<F, S> part;
+      take<F, S, kLayout>(part, in, t, p, t.sum);
+      const P after = slice_of<F, S, kLayout>(min(next, queue.rows - 1), cols);
+      if (next < queue.rows) in.start(t, after);
+      PartialSum block;
+      if constexpr (F::kCentered) {
+        float sum[1] = {sum_of(part, p, [](float x) { return x; })};
+        row_cluster::sum_of_block(sum, of_warp[half]);
+        block = {sum[0], elements_of<S>(p, cluster::rank())};
+        part.end_pass(sum[0]);
+      }
+      const float mean = part.subtract(block.mean());
+      float squares[1] = {sum_of(part, p, [=](float x) { return (x - mean) * (x - mean); })};
+      row_cluster::sum_of_block(squares, of_warp[half] + 1);
+      part.end_pass(squares[0]);
+      const auto finish = [&](auto& gains, const auto& ask) {
+        Scale<float> by =
+            scale_of_blocks<F, S>(block.sum, squares[0], taken, p, c, rooms[half], round / 2, ask);
+        by.mean -= block.mean() - mean;
+        write(part, by, t, gains, p);
+      };
+      if constexpr (S::kKeeps) {
+        finish(in, [] {});
+      } else {
+        Gains<F, S, kLayout> gains;
+        finish(gains, [&] { gains.start(t, p); });
+      }
+      if (next >= queue.rows) return;
+      row_cluster::reopen(rooms[half]);
+      p = after;
+      next = taken;
+      taken = later;
     }
-    const float mean = block.mean();
-    float squares[1] = {sum_of(part, p, [=](float x) { return (x - mean) * (x - mean); })};
-    row_cluster::sum_of_block(squares, of_warp + 2);
-    const auto ask = [&] { gains.start(t, p); };
-    write(part, scale_of_blocks<F>(block, squares, c, room, ask), t, gains, p);
   }
 }
 

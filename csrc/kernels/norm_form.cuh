@@ -47,6 +47,7 @@ struct Schedule {
   static constexpr int kBlocks = 1;         // blocks of a multiprocessor, at least
   static constexpr bool kClusters = false;  // the threads of a cluster share a row
   static constexpr bool kPacked = false;    // 16-bit elements stay packed in registers
+  static constexpr bool kKeeps = false;     // clusters keep gamma, beta and bias for all their rows
 };
 template <int kCount, class S>
 struct WithBlocks : S {
@@ -61,7 +62,9 @@ struct StayPacked : S {
   static constexpr bool kPacked = true;
 };
 template <class S>
-struct InShared : StayPacked<InClusters<S>> {};  // rows stay in shared memory
+struct KeepsColumns : S {
+  static constexpr bool kKeeps = true;
+};
 
 // How rows lie in memory.
 enum class RowLayout {

@@ -35,7 +35,6 @@ FUSEDOPS_DEVICE float sum_of_row(float value, float* shared) {
   return reduce_block<Sum, S::kMost>(value, threads, shared);
 }
 
-// Unpacked elements have the mean subtracted here; the returned mean is then 0.
 template <class F, class S, RowLayout kLayout>
 FUSEDOPS_DEVICE Scale<float> scale_of(RegisterRow<F, S>& part,
                                       const RowSlice<typename F::T, kLayout>& p,
@@ -45,15 +44,7 @@ FUSEDOPS_DEVICE Scale<float> scale_of(RegisterRow<F, S>& part,
   if constexpr (F::kCentered) {
     mean = c.exact_mean(sum_of_row<S>(sum_of(part, p, [](float x) { return x; }), shared));
     part.end_pass(mean);
-    if constexpr (!S::kPacked) {
-#pragma unroll
-      for (auto& vector : part.vector) {
-#pragma unroll
-        for (float& x : vector.lane) x -= mean;
-      }
-      part.edge -= mean;
-      mean = 0;
-    }
+    mean = part.subtract(mean);
   }
   const float own = sum_of(part, p, [=](float x) { return (x - mean) * (x - mean); });
   const float squares = sum_of_row<S>(own, more_shared);

@@ -33,13 +33,15 @@ struct Schedules {
                     WithBlocks<2, Schedule<4, 512, kHeavy ? 1 : 4>>>;
   using Large = If<kSums, Schedule<4, 1024, 1>,
                    If<kHalf, StayPacked<Schedule<8, 1024, 1>>, Schedule<8, 1024, 1>>>;
-  // In clusters sums are in registers, as float32; what is no sum stays in shared memory.
-  using Cluster = If<kSums, WithBlocks<2, InClusters<Schedule<4, 512, 1>>>,
-                     If<F::kCentered, WithBlocks<6, InShared<Schedule<8, 256, 0>>>,
-                        WithBlocks<2, InShared<Schedule<8, 512, 4>>>>>;
-  using ShiftedCluster =
-      If<kSums || F::kCentered, Cluster, WithBlocks<4, InShared<Schedule<8, 256, 2>>>>;
-  using LargeCluster = If<kSums, Cluster, InShared<Schedule<8, 1024, 2>>>;
+  // In clusters sums are in registers, as float32; what is no sum stays packed there.
+  template <class S>
+  using InBlocks = InClusters<If<kSums, S, StayPacked<S>>>;
+  using LongCluster = KeepsColumns<InBlocks<WithBlocks<2, Schedule<8, 256, 0>>>>;
+  using Cluster = If<kSums && F::kCentered,
+                     KeepsColumns<InBlocks<WithBlocks<2, Schedule<4, 256, 0>>>>, LongCluster>;
+  // And of whole vectors alone, as kernels take room.
+  using LargeCluster = If<kSums, LongCluster,
+                          InBlocks<If<F::kCentered, Schedule<16, 512, 2>, Schedule<8, 1024, 2>>>>;
   using Shifted = If<kSums, Schedule<2, 1024, 0>, Schedule<4, 1024, 1>>;
 };
 
@@ -75,23 +77,26 @@ gpu::Status launch_rows(const Norm& call, const NormTensors& tensors, gpu::Strea
                          constants_of<float>(call));
 }
 
-template <class F, class S, RowLayout kLayout>
+// Uses the first schedule that the row fits.
+template <class F, RowLayout kLayout, class S, class... Longer>
 gpu::Status launch_in_clusters(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
   using T = typename F::T;
-  const auto layout =
-      row_cluster::layout_of<S>(call.cols / kLanes<T>, F::kAdds == Adds::nothing ? 1 : 2);
-  return row_cluster::launch(&norm_cluster_kernel<F, S, kLayout>, call.rows, layout, stream,
-                             typed<T>(tensors), static_cast<int>(call.cols),
-                             constants_of<float>(call));
-}
-
-// Launches a kernel with schedule S, or with the one for longer rows.
-template <class F, class S, RowLayout kLayout>
-gpu::Status launch_long(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
-  return fits<S>(call.cols / kLanes<typename F::T>)
-             ? launch_in_clusters<F, S, kLayout>(call, tensors, stream)
-             : launch_in_clusters<F, typename Schedules<F>::LargeCluster, kLayout>(call, tensors,
-                                                                                   stream);
+  const std::int64_t vectors = call.cols / kLanes<T>;
+  if constexpr (sizeof...(Longer) > 0) {
+    if (!fits<S>(vectors)) return launch_in_clusters<F, kLayout, Longer...>(call, tensors, stream);
+  }
+  constexpr int kWanted = 128;  // threads of a block, where there is a choice
+  auto layout = row_cluster::layout_of<S>(vectors, 0, kWanted);
+  if (F::kCentered) {
+    const std::int64_t blocks = ceil_div(vectors, std::int64_t{S::kVectors} * S::kMost);
+    layout.cluster = static_cast<unsigned>(std::max(blocks, row_cluster::kLeastBlocks));
+    layout.threads = S::kMost;
+  }
+  layout.shared = InShared<F, S, kLayout>::bytes(layout.threads);
+  return row_cluster::launch_queue(&norm_cluster_kernel<F, S, kLayout>, call.rows, layout,
+                                   static_cast<std::int32_t*>(tensors.scratch), stream,
+                                   typed<T>(tensors), static_cast<int>(call.cols),
+                                   constants_of<float>(call));
 }
 
 // The block of a kernel for rows of any length, with schedule S.
@@ -118,17 +123,21 @@ gpu::Status layer_norm(const Norm& call, const NormTensors& tensors, gpu::Stream
 gpu::Status rms_norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream);
 
 // Whether the threads of a cluster share a row: where it fits into no schedule of a block, and
-// where that was measured to be faster (H100, H200).
+// where that was measured to be faster (H200).
 template <class F>
 bool in_clusters(const Norm& call) {
   using By = Schedules<F>;
-  constexpr std::int64_t V = kLanes<typename F::T>, kLong = By::kSums ? 2048 : 8192;
+  constexpr std::int64_t V = kLanes<typename F::T>;
+  constexpr std::int64_t kLong = !By::kHalf ? 4096 : By::kSums ? 2048 : 8192;
   const std::int64_t vectors = call.cols / V;
-  const bool fit = call.cols % V != 0
-                       ? fits<typename By::Tiny>(vectors) || fits<typename By::Shifted>(vectors)
-                       : fits<typename By::Large>(vectors) && !(By::kHeavy && vectors >= kLong);
+  const bool whole = call.cols % V == 0;
+  const bool fits_block =
+      whole ? fits<typename By::Large>(vectors)
+            : fits<typename By::Tiny>(vectors) || fits<typename By::Shifted>(vectors);
+  const bool fits_cluster =
+      whole ? fits<typename By::LargeCluster>(vectors) : fits<typename By::LongCluster>(vectors);
   // The GPU is asked last: short rows are many calls.
-  return !fit && fits<typename By::LargeCluster>(vectors) && gpu::has_clusters();
+  return (!fits_block || (F::kCentered && vectors >= kLong)) && fits_cluster && gpu::has_clusters();
 }
 
 // Uses the first schedule that the row fits.
@@ -150,10 +159,12 @@ gpu::Status launch_norm(const Norm& call, const NormTensors& tensors, gpu::Strea
   using T = typename F::T;
   constexpr int V = kLanes<T>;
   if (in_clusters<F>(call)) {
+    using Short = typename By::Cluster;
+    using Long = typename By::LongCluster;
     return call.cols % V == 0
-               ? launch_long<F, typename By::Cluster, RowLayout::whole>(call, tensors, stream)
-               : launch_long<F, typename By::ShiftedCluster, RowLayout::shifted>(call, tensors,
-                                                                                 stream);
+               ? launch_in_clusters<F, RowLayout::whole, Short, Long, typename By::LargeCluster>(
+                     call, tensors, stream)
+               : launch_in_clusters<F, RowLayout::shifted, Short, Long>(call, tensors, stream);
   }
   if (call.cols % V == 0) {
     return launch_whole<F, typename By::Tiny, typename By::Small, typename By::Middle,

@@ -6,7 +6,6 @@
 #include "kernels/packed.cuh"
 #include "kernels/unaligned.cuh"
 #include "platform/fetch.h"
-#include "platform/shared.h"
 
 namespace fusedops::kernels::norm_detail {
 
@@ -27,13 +26,10 @@ struct RowSlice {
         threads(blockDim.x),
         thread(threadIdx.x) {}
 
-  // Lets `blocks` blocks share the row.
-  FUSEDOPS_DEVICE void share(unsigned blocks, unsigned block) {
-    thread += block * threads;
-    threads *= blocks;
+  FUSEDOPS_DEVICE bool has(int k) const {
+    if constexpr (kLayout == RowLayout::any) return thread + k * threads < span.vectors - start;
+    return thread + k * threads < static_cast<unsigned>(span.vectors);
   }
-
-  FUSEDOPS_DEVICE bool has(int k) const { return thread + k * threads < span.vectors - start; }
   // Whether vector k is skipped. If rows have vectors, a thread without vector k reads the row's
   // last vector again instead of skipping it: without branches the compiler keeps all loads in
   // flight.
@@ -42,6 +38,13 @@ struct RowSlice {
   template <class Element>
   FUSEDOPS_DEVICE Element* of_row(Element* data, int k) const {
     return vector_at(data + (row + span.head), k);
+  }
+  // The same for a vector that the thread has.
+  template <class Element>
+  FUSEDOPS_DEVICE Element* own_of_row(Element* data, int k) const {
+    Element* const from = data + (row + span.head);
+    return kLayout == RowLayout::any ? at(from, thread + k * threads)
+                                     : at(from, thread) + std::int64_t{k * threads} * V;
   }
   FUSEDOPS_DEVICE Vector<T> of_columns(const T* data, int k) const {
     return columns(vector_at(data, k));
@@ -72,9 +75,13 @@ struct RowSlice {
   // A 32-bit offset from an address that the whole block shares takes one register instead of two.
   template <class Element>
   FUSEDOPS_DEVICE Element* vector_at(Element* data, int k) const {
-    using Byte = std::conditional_t<std::is_const_v<Element>, const char, char>;
     unsigned vector = thread + k * threads;
     if (kLayout != RowLayout::any) vector = min(vector, static_cast<unsigned>(span.vectors) - 1);
+    return at(data, vector);
+  }
+  template <class Element>
+  FUSEDOPS_DEVICE Element* at(Element* data, unsigned vector) const {
+    using Byte = std::conditional_t<std::is_const_v<Element>, const char, char>;
     return reinterpret_cast<Element*>(reinterpret_cast<Byte*>(data + start * V) +
                                       vector * unsigned{kVectorBytes});
   }
@@ -105,8 +112,22 @@ struct Prefetched {
   }
 };
 
-// The inputs of the sum, as loaded. In clusters x and the residual come by way of places in shared
-// memory that no other thread touches: until they are used they take no registers.
+// The elements of a row that lie outside its vectors, one a thread, as loaded.
+template <class F, RowLayout kLayout>
+struct EdgeLoads {
+  using T = typename F::T;
+  T x, residual, bias;
+
+  FUSEDOPS_DEVICE void start(const Tensors<T>& t, const RowSlice<T, kLayout>& p) {
+    if (!p.has_edge()) return;
+    const std::int64_t column = p.edge_column();
+    x = t.x[p.row + column];
+    if (F::adds_residual(t)) residual = t.residual[p.row + column];
+    if (F::adds_bias(t)) bias = t.bias[column];
+  }
+};
+
+// The inputs of the sum, as loaded.
 template <class F, class S, RowLayout kLayout>
 struct Loads {
   using T = typename F::T;
@@ -115,60 +136,52 @@ struct Loads {
   Vector<T> x[S::kVectors];
   Vector<T> residual[kSums ? S::kVectors : 1];
   Prefetched<S, Vector<T>> bias;
-  T edge_x, edge_residual;
+  EdgeLoads<F, kLayout> edge;
 
   FUSEDOPS_DEVICE void start(const Tensors<T>& t, const P& p) {
-    if constexpr (S::kClusters) {
-      copy(t.x, p, 0);
-      if (F::adds_residual(t)) copy(t.residual, p, S::kVectors);
-      async_copy::commit_group();
-    } else {
-      read(x, t.x, p);
-      if constexpr (kSums) {
-        if (F::adds_residual(t)) read(residual, t.residual, p);
-      }
+    read(x, t.x, p);
+    if constexpr (kSums) {
+      if (F::adds_residual(t)) read(residual, t.residual, p);
     }
     if (F::adds_bias(t)) bias.start(of_bias(t, p));
-    if (p.has_edge()) {
-      edge_x = t.x[p.row + p.edge_column()];
-      if (F::adds_residual(t)) edge_residual = t.residual[p.row + p.edge_column()];
-    }
+    edge.start(t, p);
   }
-  // Must be called before the copies are used.
-  FUSEDOPS_DEVICE void wait() const { async_copy::wait_group(0); }
-
-  FUSEDOPS_DEVICE static Packed* place_of(int k) {
-    FUSEDOPS_DYNAMIC_SHARED(Packed, places);
-    return places + k * blockDim.x + threadIdx.x;
-  }
-  FUSEDOPS_DEVICE Vector<T> x_of(int k) const { return S::kClusters ? copied(k) : x[k]; }
-  FUSEDOPS_DEVICE Vector<T> residual_of(int k) const {
-    return S::kClusters ? copied(S::kVectors + k) : residual[kSums ? k : 0];
+  FUSEDOPS_DEVICE Vector<T> x_of(int k) const { return x[k]; }
+  FUSEDOPS_DEVICE Vector<T> residual_of(int k) const { return residual[kSums ? k : 0]; }
+  FUSEDOPS_DEVICE Vector<T> next_bias(int k, const Tensors<T>& t, const P& p) {
+    return bias.next(k, of_bias(t, p));
   }
 
+ private:
   FUSEDOPS_DEVICE static auto of_bias(const Tensors<T>& t, const P& p) {
     return [&](Vector<T>& to, int k) {
       if (!p.skips(k)) to = p.of_columns(t.bias, k);
     };
   }
-
- private:
   FUSEDOPS_DEVICE static void read(Vector<T> (&to)[S::kVectors], const T* from, const P& p) {
 #pragma unroll
     for (int k = 0; k < S::kVectors; ++k) {
       if (!p.skips(k)) to[k] = load(p.of_row(from, k));
     }
   }
-  FUSEDOPS_DEVICE static void copy(const T* from, const P& p, int first) {
-#pragma unroll
-    for (int k = 0; k < S::kVectors; ++k) {
-      async_copy::start(shared::address_of(place_of(first + k)), p.of_row(from, k), true);
-    }
-  }
-  FUSEDOPS_DEVICE static Vector<T> copied(int k) {
-    Vector<T> out;
-    memcpy(&out, place_of(k), sizeof(out));
-    return out;
+};
+
+// The vectors of gamma and beta over one of a row.
+template <class T>
+struct Gain {
+  Vector<T> gamma, beta;
+};
+
+// Those of an element outside the row's vectors.
+template <class F, RowLayout kLayout>
+struct EdgeGain {
+  using T = typename F::T;
+  T gamma, beta;
+
+  FUSEDOPS_DEVICE void load(const Tensors<T>& t, const RowSlice<T, kLayout>& p) {
+    if (!p.has_edge()) return;
+    gamma = t.gamma[p.edge_column()];
+    if constexpr (F::kCentered) beta = t.beta[p.edge_column()];
   }
 };
 
@@ -177,19 +190,21 @@ template <class F, class S, RowLayout kLayout>
 struct Gains {
   using T = typename F::T;
   using P = RowSlice<T, kLayout>;
-  struct Gain {
-    Vector<T> gamma, beta;
-  };
-  Prefetched<S, Gain> prefetched;
+  Prefetched<S, Gain<T>> prefetched;
 
   FUSEDOPS_DEVICE void start(const Tensors<T>& t, const P& p) { prefetched.start(of_gains(t, p)); }
-  FUSEDOPS_DEVICE Gain next(int k, const Tensors<T>& t, const P& p) {
+  FUSEDOPS_DEVICE Gain<T> next(int k, const Tensors<T>& t, const P& p) {
     return prefetched.next(k, of_gains(t, p));
+  }
+  FUSEDOPS_DEVICE EdgeGain<F, kLayout> edge_of(const Tensors<T>& t, const P& p) const {
+    EdgeGain<F, kLayout> gain;
+    gain.load(t, p);
+    return gain;
   }
 
  private:
   FUSEDOPS_DEVICE static auto of_gains(const Tensors<T>& t, const P& p) {
-    return [&](Gain& to, int k) {
+    return [&](Gain<T>& to, int k) {
       if (p.skips(k)) return;
       to.gamma = p.of_columns(t.gamma, k);
       if constexpr (F::kCentered) to.beta = p.of_columns(t.beta, k);
@@ -229,20 +244,25 @@ struct RegisterVector<T, true> {
   }
 };
 
-// In clusters packed vectors stay in shared memory, where they were copied to.
-template <class T>
-struct SharedVector {
-  const Packed* place;
-  FUSEDOPS_DEVICE void get(Accumulator<T> (&x)[kLanes<T>]) const { widen<T>(x, *place); }
-};
-
 template <class F, class S>
 struct RegisterRow {
   using T = typename F::T;
-  static constexpr bool kShared = S::kPacked && S::kClusters;
-  std::conditional_t<kShared, SharedVector<T>, RegisterVector<T, S::kPacked>> vector[S::kVectors];
+  RegisterVector<T, S::kPacked> vector[S::kVectors];
   Accumulator<T> edge;  // an element outside the whole vectors
 
+  // Subtracts `mean` from unpacked elements. Returns what is left to subtract.
+  FUSEDOPS_DEVICE float subtract(float mean) {
+    if constexpr (!S::kPacked) {
+#pragma unroll
+      for (auto& one : vector) {
+#pragma unroll
+        for (float& x : one.lane) x -= mean;
+      }
+      edge -= mean;
+      mean = 0;
+    }
+    return mean;
+  }
   // Ends a pass over the row that gave `result`.
   FUSEDOPS_DEVICE void end_pass(Accumulator<T> result) {
 #pragma unroll
@@ -251,9 +271,8 @@ struct RegisterRow {
 };
 
 // Adds up the loaded inputs. Stores the sum in `sum` unless that is null.
-template <class F, class S, RowLayout kLayout>
-FUSEDOPS_DEVICE void take(RegisterRow<F, S>& part, Loads<F, S, kLayout>& in,
-                          const Tensors<typename F::T>& t,
+template <class F, class S, RowLayout kLayout, class In>
+FUSEDOPS_DEVICE void take(RegisterRow<F, S>& part, In& in, const Tensors<typename F::T>& t,
                           const RowSlice<typename F::T, kLayout>& p, typename F::T* sum) {
   using T = typename F::T;
   using A = Accumulator<T>;
@@ -267,24 +286,22 @@ FUSEDOPS_DEVICE void take(RegisterRow<F, S>& part, Loads<F, S, kLayout>& in,
 #pragma unroll
   for (int k = 0; k < S::kVectors; ++k) {
     if (p.skips(k)) continue;
-    if constexpr (RegisterRow<F, S>::kShared) {
-      part.vector[k].place = in.place_of(k);
-    } else if constexpr (S::kPacked) {
+    if constexpr (S::kPacked) {
       part.vector[k].put(in.x_of(k));
     } else {
       A x[V];
       widen(x, in.x_of(k));
-      if (F::adds_bias(t)) add(x, in.bias.next(k, in.of_bias(t, p)));
+      if (F::adds_bias(t)) add(x, in.next_bias(k, t, p));
       if (F::adds_residual(t)) add(x, in.residual_of(k));
-      if (F::kAdds != Adds::nothing && sum && p.has(k)) store(p.of_row(sum, k), narrow<T>(x));
+      if (F::kAdds != Adds::nothing && sum && p.has(k)) store(p.own_of_row(sum, k), narrow<T>(x));
       part.vector[k].put(x);
     }
   }
   part.edge = 0;
   if (p.has_edge()) {
-    part.edge = widen(in.edge_x);
-    if (F::adds_bias(t)) part.edge += widen(t.bias[p.edge_column()]);
-    if (F::adds_residual(t)) part.edge += widen(in.edge_residual);
+    part.edge = widen(in.edge.x);
+    if (F::adds_bias(t)) part.edge += widen(in.edge.bias);
+    if (F::adds_residual(t)) part.edge += widen(in.edge.residual);
     if (F::kAdds != Adds::nothing && sum) sum[p.row + p.edge_column()] = narrow<T>(part.edge);
   }
 }
@@ -302,9 +319,9 @@ FUSEDOPS_DEVICE Accumulator<typename F::T> sum_of(const RegisterRow<F, S>& part,
     if (p.skips(k)) continue;
     A x[V];
     part.vector[k].get(x);
-    A even = 0, odd = 0;
+    A even = of(x[0]), odd = of(x[1]);
 #pragma unroll
-    for (int i = 0; i < V; i += 2) {
+    for (int i = 2; i < V; i += 2) {
       even += of(x[i]);
       odd += of(x[i + 1]);
     }
@@ -313,13 +330,14 @@ FUSEDOPS_DEVICE Accumulator<typename F::T> sum_of(const RegisterRow<F, S>& part,
   return sum;
 }
 
-// gains.start() must have been called.
-template <class F, class S, RowLayout kLayout, class A>
+// The gains must have been started.
+template <class F, class S, RowLayout kLayout, class A, class From>
 FUSEDOPS_DEVICE void write(const RegisterRow<F, S>& part, const Scale<A>& by,
-                           const Tensors<typename F::T>& t, Gains<F, S, kLayout>& gains,
+                           const Tensors<typename F::T>& t, From& gains,
                            const RowSlice<typename F::T, kLayout>& p) {
   using T = typename F::T;
   constexpr int V = kLanes<T>;
+  [[maybe_unused]] const A near_zero = -by.mean * by.scale;
 #pragma unroll
   for (int k = 0; k < S::kVectors; ++k) {
     if (p.skips(k)) continue;
@@ -330,19 +348,21 @@ FUSEDOPS_DEVICE void write(const RegisterRow<F, S>& part, const Scale<A>& by,
     if constexpr (F::kCentered) widen(beta, gain.beta);
 #pragma unroll
     for (int i = 0; i < V; ++i) {
-      if constexpr (F::kCentered) {
+      if constexpr (F::kCentered && S::kClusters && !S::kPacked) {
+        x[i] = fma(fma(x[i], by.scale, near_zero), gamma[i], beta[i]);
+      } else if constexpr (F::kCentered) {
         x[i] = fma((x[i] - by.mean) * by.scale, gamma[i], beta[i]);
       } else {
         x[i] = x[i] * by.scale * gamma[i];
       }
     }
-    if (p.has(k)) store(p.of_row(t.y, k), narrow<T>(x));
+    if (p.has(k)) store(p.own_of_row(t.y, k), narrow<T>(x));
   }
   if (p.has_edge()) {
-    const std::int64_t column = p.edge_column();
-    A x = (part.edge - by.mean) * by.scale * widen(t.gamma[column]);
-    if constexpr (F::kCentered) x += widen(t.beta[column]);
-    t.y[p.row + column] = narrow<T>(x);
+    const auto gain = gains.edge_of(t, p);
+    A x = (part.edge - by.mean) * by.scale * widen(gain.gamma);
+    if constexpr (F::kCentered) x += widen(gain.beta);
+    t.y[p.row + p.edge_column()] = narrow<T>(x);
   }
 }
 

@@ -17,11 +17,12 @@
 #include "platform/device.h"
 #include "platform/overlap.h"
 #include "platform/shared.h"
+#include "platform/stream.h"
 
 namespace fusedops::row_cluster {
 
-constexpr int kMostThreads = 512;  // of a block
-constexpr int kLeastBlocks = 2;    // a block alone has no one to send to (cluster.h)
+constexpr int kMostThreads = 512;         // of a block
+constexpr std::int64_t kLeastBlocks = 2;  // a block alone has no one to send to (cluster.h)
 constexpr std::int64_t kKiB = 1024;
 
 // How rows lie in clusters. It depends on their length alone.
@@ -47,13 +48,14 @@ inline ClusterLayout layout(std::int64_t vectors, int inputs, std::int64_t wante
 }
 
 // The layout of rows of `vectors` vectors that stay with their threads, S::kVectors a thread, with
-// at most S::kMost threads of a block. They come by way of shared memory, from `inputs` tensors; 0:
-// they do not. A row that is too long has more threads than S::kMost.
+// at most S::kMost threads of a block, and `wanted` if a cluster may have so many blocks. They come
+// by way of shared memory, from `inputs` tensors; 0: they do not. A row that is too long has more
+// threads than S::kMost.
 template <class S>
-ClusterLayout layout_of(std::int64_t vectors, int inputs) {
+ClusterLayout layout_of(std::int64_t vectors, int inputs, int wanted = S::kMost) {
   const std::int64_t threads = ceil_div(vectors, S::kVectors);
   std::int64_t blocks = kLeastBlocks;
-  while (blocks < cluster::kMostBlocks && blocks * S::kMost < threads) blocks *= 2;
+  while (blocks < cluster::kMostBlocks && blocks * wanted < threads) blocks *= 2;
   const std::int64_t width = ceil_div(ceil_div(threads, blocks), warp::kWidth) * warp::kWidth;
   return {static_cast<unsigned>(blocks), static_cast<unsigned>(width), 0,
           static_cast<unsigned>(inputs * S::kVectors * width * kVectorBytes)};
@@ -158,11 +160,14 @@ class ClusterRow {
   const unsigned end_;  // the thread holds its vectors before this one
 };
 
-// Where the blocks of a row leave kCount values for each other, once.
+// Where the blocks of a row leave kCount values for each other, once a round.
 template <int kCount>
 struct BlockExchange {
   float of_block[kCount][cluster::kMostBlocks];
   cluster::Mailbox box;
+
+  // The bits of value number i of the first block.
+  FUSEDOPS_DEVICE unsigned bits_of_first(int i) const { return __float_as_uint(of_block[i][0]); }
 };
 
 // Room for a sum of kCount values over the threads of a row.
@@ -179,11 +184,18 @@ FUSEDOPS_DEVICE void open(BlockExchange<kCounts>&... rooms) {
   cluster::arrive_relaxed();
 }
 
+// Lets the values of one more round come. All threads call it after the exchange.
+template <int kCount>
+FUSEDOPS_DEVICE void reopen(BlockExchange<kCount>& room) {
+  if (threadIdx.x == 0) cluster::reopen(room.box, kCount * cluster::size());
+}
+
 // Gives all blocks this block's values, which each of its threads passes, and each thread those of
-// block number `lane % kMostBlocks`, or zeros if there is none.
-// `meanwhile` runs while they are on their way.
+// block number `lane % kMostBlocks`, or zeros if there is none. `meanwhile` runs while they are on
+// their way. A room serves for rounds 0, 1 and so on if the block uses another one in between: its
+// values come after all threads of all blocks have read those of the round before.
 template <int kCount, class Meanwhile>
-FUSEDOPS_DEVICE void exchange(float (&values)[kCount], BlockExchange<kCount>& room,
+FUSEDOPS_DEVICE void exchange(float (&values)[kCount], BlockExchange<kCount>& room, unsigned round,
                               const Meanwhile& meanwhile) {
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
@@ -192,7 +204,7 @@ FUSEDOPS_DEVICE void exchange(float (&values)[kCount], BlockExchange<kCount>& ro
     }
   }
   meanwhile();
-  cluster::receive(room.box);
+  cluster::receive(room.box, round);
   const unsigned block = threadIdx.x % cluster::kMostBlocks;
 #pragma unroll
   for (int i = 0; i < kCount; ++i) {
@@ -202,7 +214,7 @@ FUSEDOPS_DEVICE void exchange(float (&values)[kCount], BlockExchange<kCount>& ro
 
 template <int kCount>
 FUSEDOPS_DEVICE void exchange(float (&values)[kCount], BlockExchange<kCount>& room) {
-  exchange(values, room, [] {});
+  exchange(values, room, 0, [] {});
 }
 
 // Adds up kCount values over the threads of the block. `of_warp` may be used again after the
@@ -238,19 +250,70 @@ FUSEDOPS_DEVICE void sum_of_row(float (&values)[kCount], Room<kCount>& room) {
   sum_of_blocks(values);
 }
 
+// The rows of a grid whose clusters take one after the other: three that are given to them, and
+// then the next that none has taken. So rows that are worked on at one time lie close together, and
+// memory is up to 5 % faster than where all are given to clusters beforehand.
+struct Queue {
+  static constexpr unsigned kGiven = 3;  // so the counter is asked a row before that is sent on
+
+  unsigned rows;
+  std::int32_t* taken;  // of the others; null: all are given
+
+  FUSEDOPS_DEVICE unsigned clusters() const { return gridDim.x / cluster::size(); }
+  // Row number `at` of those given to the cluster.
+  FUSEDOPS_DEVICE unsigned given(unsigned at) const { return cluster::number() + at * clusters(); }
+  // Takes the cluster's row number `at`. Its first thread gets the row, the others 0.
+  FUSEDOPS_DEVICE unsigned take(unsigned at) const {
+    if (cluster::rank() > 0 || threadIdx.x > 0) return 0;
+    return taken == nullptr ? given(at) : cluster::draw(taken) + kGiven * clusters();
+  }
+};
+
+// Lets a kernel have clusters of that layout.
+template <class Kernel>
+gpu::Status allow(Kernel* kernel, const ClusterLayout& layout) {
+  const gpu::Status status = gpu::allow_shared(kernel, static_cast<int>(layout.shared));
+  return status == gpu::kSuccess && layout.cluster > cluster::kAlwaysAllowed
+             ? gpu::allow_large_clusters(kernel)
+             : status;
+}
+
+// The configuration of a launch of `clusters` clusters.
+inline overlap::Blocks blocks_of(std::int64_t clusters, const ClusterLayout& layout) {
+  return {dim3(static_cast<unsigned>(clusters) * layout.cluster), dim3(layout.threads),
+          layout.cluster, layout.shared};
+}
+
 // Launches a kernel that has a cluster for each of `rows` rows.
 template <class... Parameters, class... Arguments>
 gpu::Status launch(void (*kernel)(Parameters...), std::int64_t rows, const ClusterLayout& layout,
                    gpu::Stream stream, Arguments... arguments) {
   if (rows > gpu::kMostBlocks / layout.cluster) return gpu::kInvalidValue;
-  gpu::Status status = gpu::allow_shared(kernel, static_cast<int>(layout.shared));
-  if (status == gpu::kSuccess && layout.cluster > cluster::kAlwaysAllowed) {
-    status = gpu::allow_large_clusters(kernel);
+  const gpu::Status status = allow(kernel, layout);
+  if (status != gpu::kSuccess) return status;
+  return overlap::launch(kernel, blocks_of(rows, layout), stream, arguments...);
+}
+
+// Launches a kernel that has as many clusters as the GPU runs at once, and a Queue of `rows` rows
+// before the other arguments. `counter` is memory for it; null: none is drawn.
+template <class... Parameters, class... Arguments>
+gpu::Status launch_queue(void (*kernel)(Queue, Parameters...), std::int64_t rows,
+                         const ClusterLayout& layout, std::int32_t* counter, gpu::Stream stream,
+                         Arguments... arguments) {
+  if (rows > gpu::kMostBlocks) return gpu::kInvalidValue;
+  int at_once = 0;
+  gpu::Status status = allow(kernel, layout);
+  if (status == gpu::kSuccess) {
+    status = gpu::clusters_at_once(kernel, layout.cluster, layout.threads, layout.shared, at_once);
+  }
+  if (status == gpu::kSuccess && at_once == 0) status = gpu::kInvalidValue;
+  if (rows <= std::int64_t{Queue::kGiven} * at_once) counter = nullptr;
+  if (status == gpu::kSuccess && counter) {
+    status = gpu::fill_with_zeros(counter, sizeof(*counter), stream);
   }
   if (status != gpu::kSuccess) return status;
-  const overlap::Blocks blocks{dim3(static_cast<unsigned>(rows) * layout.cluster),
-                               dim3(layout.threads), layout.cluster, layout.shared};
-  return overlap::launch(kernel, blocks, stream, arguments...);
+  return overlap::launch(kernel, blocks_of(std::min<std::int64_t>(rows, at_once), layout), stream,
+                         Queue{static_cast<unsigned>(rows), counter}, arguments...);
 }
 
 }  // namespace fusedops::row_cluster

@@ -101,7 +101,7 @@ FUSEDOPS_DEVICE float read(const float& mine, [[maybe_unused]] unsigned block) {
 }
 
 // Where a block gets values that the blocks of its cluster send. It lies at the same place of each
-// block's shared memory, and is used once.
+// block's shared memory.
 struct Mailbox {
   alignas(8) std::uint64_t state;
 };
@@ -119,6 +119,19 @@ FUSEDOPS_DEVICE void open([[maybe_unused]] Mailbox& box, [[maybe_unused]] unsign
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at),
       "r"(values * static_cast<unsigned>(sizeof(float)))
       : "memory");
+#endif
+}
+
+// Lets as many values come once more. One thread calls it that has received the last ones; the
+// blocks may send once they have got word of this block after that.
+FUSEDOPS_DEVICE void reopen([[maybe_unused]] Mailbox& box, [[maybe_unused]] unsigned values) {
+#if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  model::mail_reopen(&box, values);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(&box));
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at),
+               "r"(values * static_cast<unsigned>(sizeof(float)))
+               : "memory");
 #endif
 }
 
@@ -142,23 +155,32 @@ FUSEDOPS_DEVICE void send([[maybe_unused]] float value, [[maybe_unused]] float& 
 #endif
 }
 
-// Waits until all values have come. Each thread that reads one calls it, and a block must not end
-// before.
-FUSEDOPS_DEVICE void receive([[maybe_unused]] Mailbox& box) {
+// Waits until all values have come, those of the opening in round 0. Each thread that reads one
+// calls it, and a block must not end before.
+FUSEDOPS_DEVICE void receive([[maybe_unused]] Mailbox& box, [[maybe_unused]] unsigned round) {
 #if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  model::mail_receive(&box);
+  model::mail_receive(&box, round);
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   const auto at = static_cast<unsigned>(__cvta_generic_to_shared(&box));
   unsigned done;
   do {
     asm volatile(
         "{\n\t.reg .pred p;\n\t"
-        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], 0;\n\t"
+        "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n\t"
         "selp.u32 %0, 1, 0, p;\n\t}"
         : "=r"(done)
-        : "r"(at)
+        : "r"(at), "r"(round % 2)
         : "memory");
   } while (!done);
+#endif
+}
+
+// Adds 1 to a counter of the grid and returns the value before. It orders no other memory.
+FUSEDOPS_DEVICE unsigned draw(std::int32_t* counter) {
+#if defined(FUSEDOPS_MODEL)
+  return static_cast<unsigned>(model::count_up(counter));
+#else
+  return static_cast<unsigned>(atomicAdd(counter, 1));
 #endif
 }
 

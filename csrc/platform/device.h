@@ -91,6 +91,31 @@ Status allow_large_clusters([[maybe_unused]] Kernel* kernel) {
 #endif
 }
 
+// How many clusters of `cluster` blocks of a kernel the GPU runs at once.
+template <class Kernel>
+Status clusters_at_once([[maybe_unused]] Kernel* kernel, [[maybe_unused]] unsigned cluster,
+                        [[maybe_unused]] unsigned threads, [[maybe_unused]] unsigned shared,
+                        int& count) {
+#if defined(FUSEDOPS_MODEL)
+  count = 2;  // so that few rows are enough for each to have several
+  return kSuccess;
+#elif defined(__HIP_PLATFORM_AMD__)
+  count = 0;
+  return kInvalidValue;
+#else
+  cudaLaunchAttribute in_clusters{};
+  in_clusters.id = cudaLaunchAttributeClusterDimension;
+  in_clusters.val.clusterDim = {cluster, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = cluster;
+  config.blockDim = threads;
+  config.dynamicSmemBytes = shared;
+  config.attrs = &in_clusters;
+  config.numAttrs = 1;
+  return cudaOccupancyMaxActiveClusters(&count, kernel, &config);
+#endif
+}
+
 // The major number of the compute capability; 0 on AMD's GPUs, or if there is none.
 inline int major_capability() {
 #if defined(FUSEDOPS_MODEL)

@@ -48,12 +48,14 @@ def test_inputs_that_lie_otherwise(case, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
-@pytest.mark.parametrize("name", ["rms_norm", "layer_norm", "pre_rms_norm"])
+@pytest.mark.parametrize(
+    "name", ["rms_norm", "layer_norm", "pre_rms_norm", "layer_norm_residual_store"]
+)
 def test_rows_of_a_cluster(name, dtype):
     """Rows that several blocks share where there are clusters, and their gradients."""
     case = the_case(name)
-    for cols in (24_576, 65_536, 65_537):
-        args = case.inputs((2, cols), dtype, CPU)
+    for rows, cols in ((2, 24_576), (2, 65_536), (9, 65_537)):
+        args = case.inputs((rows, cols), dtype, CPU)
         assert_close(case.ours(*args), case.exact(*wide(args)), dtype, case)
         check_gradients(case, args, dtype)
 

@@ -259,6 +259,7 @@ void end_block(Block& block) {
            "shared memory");
   }
   for (const auto& [box, mail] : block.mail) {
+    if (!mail.sent) continue;
     const auto received = [box = box](const Thread& one) { return has_received(one, box); };
     if (std::any_of(block.threads.begin(), block.threads.end(), received)) continue;
     record(block.threads[0], nullptr,

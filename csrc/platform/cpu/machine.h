@@ -67,7 +67,8 @@ float cluster_read(const float* mine, unsigned block);
 // Values that the blocks of a cluster send each other (platform/cluster.h).
 void mail_open(const void* box, unsigned values);
 void mail_send(float value, float* mine, const void* box, unsigned block);
-void mail_receive(const void* box);
+void mail_reopen(const void* box, unsigned values);
+void mail_receive(const void* box, unsigned round);
 
 // Adds 1 and returns the value before; orders what was written before after what is read then.
 std::int32_t count_up(std::int32_t* counter);

@@ -70,7 +70,14 @@ void mail_open(const void* box, unsigned values) {
   Thread& thread = *machine.current;
   touch(box, 8, true, pc);
   if (thread.block->mail.count(box)) fail(pc, "opens a mailbox twice");
-  thread.block->mail[box] = {values, touch_of(thread, 15, pc).phase};
+  thread.block->mail[box] = {values, false, touch_of(thread, 15, pc).phase};
+}
+
+void mail_reopen(const void* box, unsigned values) {
+  const void* const pc = __builtin_return_address(0);
+  const Thread& thread = *machine.current;
+  if (!has_received(thread, box)) fail(pc, "opens a mailbox again that it has not received from");
+  thread.block->mail.at(box).missing = values;
 }
 
 void mail_send(float value, float* mine, const void* box, unsigned block) {
@@ -94,7 +101,14 @@ void mail_send(float value, float* mine, const void* box, unsigned block) {
     extend(owner, static_cast<std::size_t>(place - machine.static_shared));
   }
   *(&owner == thread.block ? mine : in_block(owner, place)) = value;
+  at->second.sent = true;
+  // What was received is of the round before.
+  for (Thread& other : owner.threads) {
+    other.received.erase(std::remove(other.received.begin(), other.received.end(), box),
+                         other.received.end());
+  }
   if (--at->second.missing > 0) return;
+  ++at->second.rounds;
   for (Thread& other : owner.threads) {
     if (other.at != At::mail) continue;
     other.at = At::ready;
@@ -102,15 +116,16 @@ void mail_send(float value, float* mine, const void* box, unsigned block) {
   }
 }
 
-void mail_receive(const void* box) {
+void mail_receive(const void* box, unsigned round) {
   Thread& thread = *machine.current;
   thread.pc = __builtin_return_address(0);
   const auto at = thread.block->mail.find(box);
   if (at == thread.block->mail.end()) fail(thread.pc, "receives from a mailbox that is not open");
-  while (at->second.missing > 0) {
+  while (at->second.rounds <= round) {
     thread.at = At::mail;
     leave(thread);
   }
+  if (at->second.rounds > round + 1) fail(thread.pc, "receives values of a round that is over");
   thread.received.push_back(box);
 }
 

@@ -41,8 +41,10 @@ struct Word {
 
 // A box for values from the blocks of the cluster (platform/cluster.h).
 struct MailState {
-  unsigned missing = 0;     // values that have not come
-  std::uint32_t phase = 0;  // barriers of the cluster before it was opened
+  unsigned missing = 0;      // values that have not come
+  bool sent = false;         // whether any has come
+  std::uint32_t phase = 0;   // barriers of the cluster before it was opened
+  std::uint32_t rounds = 0;  // of values that have all come
 };
 
 struct Copy {

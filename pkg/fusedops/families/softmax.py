@@ -85,18 +85,20 @@ def softmax(
         RuntimeError: A gradient of `mask` or `alibi` is asked for.
     """
     one_head = isinstance(scores, Tensor) and scores.dim() == 3 and scores.layout is torch.strided
+    # What is as by default is left out: to hand all on takes as long as the rest of the call.
+    changed: dict[str, Any] = {}
+    if (causal, window, head_offset, mp_size) != (False, 0, 0, 1):
+        changed = {"causal": causal, "window": window}
+        changed |= {"head_offset": head_offset, "mp_size": mp_size}
     result = call(
         ops.softmax,
         scores.unsqueeze(1) if one_head else scores,
-        checks.mask_of_kind("softmax", mask, mask_kind),
-        checks.slopes(alibi),
-        causal=causal,
-        window=window,
+        mask if mask_kind is None else checks.mask_of_kind("softmax", mask, mask_kind),
+        alibi if alibi is None else checks.slopes(alibi),
         scale=scale,
-        head_offset=head_offset,
-        mp_size=mp_size,
         out=_with_a_head(out, scores) if one_head and out is not None else out,
         workspace=workspace,
+        **changed,
     )
     if out is not None:
         return out
