@@ -170,12 +170,6 @@ struct BlockExchange {
   FUSEDOPS_DEVICE unsigned bits_of_first(int i) const { return __float_as_uint(of_block[i][0]); }
 };
 
-// Room for a sum of kCount values over the threads of a row.
-template <int kCount>
-struct Room : BlockExchange<kCount> {
-  float of_warp[kCount][kMostWarps];
-};
-
 // Opens exchanges. All threads call it, and cluster::wait() before the first exchange: until then
 // other blocks may not have opened theirs.
 template <int... kCounts>
@@ -234,20 +228,12 @@ FUSEDOPS_DEVICE void sum_of_block(float (&values)[kCount], float (*of_warp)[kMos
   }
 }
 
-// Adds up what each of the blocks' threads passes for its block of number lane % kMostBlocks.
+// Adds up what each of the blocks' threads passes for its block of number lane % kMostBlocks. The
+// order of a row's sum depends on its layout alone.
 template <int kCount>
 FUSEDOPS_DEVICE void sum_of_blocks(float (&values)[kCount]) {
 #pragma unroll
   for (float& value : values) value = warp::reduce(value, cluster::kMostBlocks, Sum{});
-}
-
-// Adds up kCount values over the threads of the cluster, in an order that depends on the layout
-// alone.
-template <int kCount>
-FUSEDOPS_DEVICE void sum_of_row(float (&values)[kCount], Room<kCount>& room) {
-  sum_of_block(values, room.of_warp);
-  exchange(values, room);
-  sum_of_blocks(values);
 }
 
 // The rows of a grid whose clusters take one after the other: three that are given to them, and

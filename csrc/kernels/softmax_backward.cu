@@ -103,7 +103,8 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 3)
     cluster_kernel(T* __restrict__ out, const T* __restrict__ grad, const T* __restrict__ y,
                    std::int64_t keys, float scale, unsigned held) {
   if constexpr (cluster::kSupported) {
-    __shared__ row_cluster::Room<1> room;
+    __shared__ float of_warp[1][kMostWarps];
+    __shared__ row_cluster::BlockExchange<1> room;
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
     overlap::wait_in_turn();
     const GradientRow<T> row(cluster::number(), keys);
@@ -119,7 +120,9 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 3)
     float dot[1] = {edge_g * edge_y};
     part.first_pass(in,
                     [&](unsigned, const Packed(&of)[2]) { dot[0] += product<T>(of[0], of[1]); });
-    row_cluster::sum_of_row(dot, room);
+    row_cluster::sum_of_block(dot, of_warp);
+    row_cluster::exchange(dot, room);
+    row_cluster::sum_of_blocks(dot);
     part.next_pass(in, [&](unsigned v, const Packed(&of)[2]) {
       row.of(out)[v] = slope<T>(of[0], of[1], dot[0], scale);
     });

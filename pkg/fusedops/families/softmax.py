@@ -1,7 +1,7 @@
 """Masked softmax of attention scores."""
 
 import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -90,7 +90,7 @@ def softmax(
     if (causal, window, head_offset, mp_size) != (False, 0, 0, 1):
         changed = {"causal": causal, "window": window}
         changed |= {"head_offset": head_offset, "mp_size": mp_size}
-    result = call(
+    result: Tensor = call(
         ops.softmax,
         scores.unsqueeze(1) if one_head else scores,
         mask if mask_kind is None else checks.mask_of_kind("softmax", mask, mask_kind),
@@ -102,7 +102,7 @@ def softmax(
     )
     if out is not None:
         return out
-    return cast("Tensor", result.squeeze(1) if one_head else result)
+    return result.squeeze(1) if one_head else result
 
 
 def _with_a_head(out: Tensor, scores: Tensor) -> Tensor:
