@@ -65,10 +65,13 @@ def test_an_infinity_or_a_nan_stays_in_its_row(dtype, length, anywhere):
 @by_dtype
 def test_a_row_has_the_same_bits_among_few_rows_and_many(case, dtype, gpu):
     for length in (*LENGTHS[3:-1], 16_384, 32_768, 100_000):
-        args = case.inputs((min(700, 2**23 // length), length), dtype, gpu)
-        few = [arg[:3] if arg.dim() == 2 else arg for arg in args]
-        for some, all_rows in zip(outputs(case.ours(*few)), outputs(case.ours(*args)), strict=True):
-            assert torch.equal(some, all_rows[:3])
+        args = case.inputs((min(700, 2**24 // length), length), dtype, gpu)
+        many = outputs(case.ours(*args))
+        # The last rows are drawn from a queue. Those of an odd length would not start on 16 bytes.
+        for rows in (slice(3), slice(-3, None)) if length % 8 == 0 else (slice(3),):
+            few = [arg[rows] if arg.dim() == 2 else arg for arg in args]
+            for some, all_rows in zip(outputs(case.ours(*few)), many, strict=True):
+                assert torch.equal(some, all_rows[rows])
 
 
 def test_squares_of_float16_do_not_overflow(anywhere):
