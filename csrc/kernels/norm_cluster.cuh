@@ -151,7 +151,8 @@ struct InShared {
   FUSEDOPS_DEVICE static void copy(const T* from, const P& p, int tensor) {
 #pragma unroll
     for (int k = 0; k < S::kVectors; ++k) {
-      async_copy::start(shared::address_of(place_of(tensor, k)), p.own_of_row(from, k), p.has(k));
+      async_copy::start(shared::address_of(place_of(tensor, k)), p.template own_of_row<S>(from, k),
+                        p.has(k));
     }
   }
   FUSEDOPS_DEVICE static void copy_columns(const T* from, int tensor, const P& p, int cols) {

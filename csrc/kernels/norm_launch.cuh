@@ -128,7 +128,7 @@ template <class F>
 bool in_clusters(const Norm& call) {
   using By = Schedules<F>;
   constexpr std::int64_t V = kLanes<typename F::T>;
-  constexpr std::int64_t kLong = !By::kHalf ? 4096 : By::kSums ? 2048 : 8192;
+  constexpr std::int64_t kLong = !By::kSums ? 8192 : By::kHalf ? 2048 : 4096, kLongOdd = 4096;
   const std::int64_t vectors = call.cols / V;
   const bool whole = call.cols % V == 0;
   const bool fits_block =
@@ -137,7 +137,9 @@ bool in_clusters(const Norm& call) {
   const bool fits_cluster =
       whole ? fits<typename By::LargeCluster>(vectors) : fits<typename By::LongCluster>(vectors);
   // The GPU is asked last: short rows are many calls.
-  return (!fits_block || (F::kCentered && vectors >= kLong)) && fits_cluster && gpu::has_clusters();
+  return (!fits_block ||
+          (F::kCentered && vectors >= (whole ? kLong : std::min(kLong, kLongOdd)))) &&
+         fits_cluster && gpu::has_clusters();
 }
 
 // Uses the first schedule that the row fits.

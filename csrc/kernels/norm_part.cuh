@@ -39,12 +39,12 @@ struct RowSlice {
   FUSEDOPS_DEVICE Element* of_row(Element* data, int k) const {
     return vector_at(data + (row + span.head), k);
   }
-  // The same for a vector that the thread has.
-  template <class Element>
+  // The same for a vector that the thread has. In clusters offsets may be parts of instructions.
+  template <class S, class Element>
   FUSEDOPS_DEVICE Element* own_of_row(Element* data, int k) const {
     Element* const from = data + (row + span.head);
-    return kLayout == RowLayout::any ? at(from, thread + k * threads)
-                                     : at(from, thread) + std::int64_t{k * threads} * V;
+    return S::kClusters ? at(from, thread) + std::int64_t{k * threads} * V
+                        : at(from, thread + k * threads);
   }
   FUSEDOPS_DEVICE Vector<T> of_columns(const T* data, int k) const {
     return columns(vector_at(data, k));
@@ -293,7 +293,8 @@ FUSEDOPS_DEVICE void take(RegisterRow<F, S>& part, In& in, const Tensors<typenam
       widen(x, in.x_of(k));
       if (F::adds_bias(t)) add(x, in.next_bias(k, t, p));
       if (F::adds_residual(t)) add(x, in.residual_of(k));
-      if (F::kAdds != Adds::nothing && sum && p.has(k)) store(p.own_of_row(sum, k), narrow<T>(x));
+      if (F::kAdds != Adds::nothing && sum && p.has(k))
+        store(p.template own_of_row<S>(sum, k), narrow<T>(x));
       part.vector[k].put(x);
     }
   }
@@ -313,15 +314,16 @@ FUSEDOPS_DEVICE Accumulator<typename F::T> sum_of(const RegisterRow<F, S>& part,
                                                   Of of) {
   using A = Accumulator<typename F::T>;
   constexpr int V = kLanes<typename F::T>;
+  constexpr int kFirst = S::kClusters ? 2 : 0;  // fewer additions, but more registers
   A sum = p.has_edge() ? of(part.edge) : 0;
 #pragma unroll
   for (int k = 0; k < S::kVectors; ++k) {
     if (p.skips(k)) continue;
     A x[V];
     part.vector[k].get(x);
-    A even = of(x[0]), odd = of(x[1]);
+    A even = kFirst > 0 ? of(x[0]) : 0, odd = kFirst > 0 ? of(x[1]) : 0;
 #pragma unroll
-    for (int i = 2; i < V; i += 2) {
+    for (int i = kFirst; i < V; i += 2) {
       even += of(x[i]);
       odd += of(x[i + 1]);
     }
@@ -356,7 +358,7 @@ FUSEDOPS_DEVICE void write(const RegisterRow<F, S>& part, const Scale<A>& by,
         x[i] = x[i] * by.scale * gamma[i];
       }
     }
-    if (p.has(k)) store(p.own_of_row(t.y, k), narrow<T>(x));
+    if (p.has(k)) store(p.template own_of_row<S>(t.y, k), narrow<T>(x));
   }
   if (p.has_edge()) {
     const auto gain = gains.edge_of(t, p);
