@@ -1,6 +1,7 @@
 import threading
 import time
 from collections import defaultdict
+from concurrent.futures import CancelledError
 from concurrent.futures._base import DoneAndNotDoneFutures
 from pathlib import Path
 
@@ -238,6 +239,20 @@ def test_nothing_is_begun(monkeypatch, wait, error):
     monkeypatch.setattr(schedule, "wait", wait)
     with pytest.raises(error):
         in_order(range(5), work, 1)
+    assert begun == [0]
+
+
+def test_nothing_is_begun_once_a_signal_has_come(monkeypatch):
+    """The program of an item may end of it before the waiting thread hears of it."""
+    ending, begun = threading.Event(), []
+    monkeypatch.setattr(schedule, "ENDING", ending)
+
+    def work(item):
+        begun.append(item)
+        ending.set()
+
+    with pytest.raises(CancelledError):
+        in_order(range(2), work, 1)
     assert begun == [0]
 
 

@@ -15,6 +15,7 @@ from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.build_records import BuildRecord
 from torchwheel_runtime.builder.ninja import BYTES_PER_JOB, available_memory
 from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.tasks import ENDING
 from torchwheel_runtime.text import hanging_lines, join_names
 
 # Measured: importing a CUDA torch takes 1 GB and its tests up to 3 in a container.
@@ -161,7 +162,7 @@ def in_chains(
     stopped = threading.Event()
 
     def begin(item: _Item) -> _Result:
-        if stopped.is_set():
+        if stopped.is_set() or ENDING.is_set():  # ^C is heard here before the caller leaves
             raise CancelledError
         try:
             return work(item)
