@@ -62,24 +62,19 @@ template <class F, class S, class P, class Meanwhile>
 FUSEDOPS_DEVICE Scale<float> scale_of_blocks(float sum, float squares, unsigned& taken, const P& p,
                                              const Constants<float>& c, ExchangeOf<F>& room,
                                              unsigned round, const Meanwhile& meanwhile) {
+  float all[F::kCentered ? 3 : 2] = {squares, math::from_bits(taken)};
+  if constexpr (F::kCentered) all[2] = sum;
+  row_cluster::exchange(all, room, round, meanwhile);
+  taken = room.bits_of_first(1);
+  float mean = 0, row[1] = {all[0]};
   if constexpr (F::kCentered) {
-    float all[3] = {squares, math::from_bits(taken), sum};
-    row_cluster::exchange(all, room, round, meanwhile);
-    taken = room.bits_of_first(1);
     const PartialSum one{all[2], elements_of<S>(p, threadIdx.x % cluster::kMostBlocks)};
-    const float mean = mean_of_row(one, c);
+    mean = mean_of_row(one, c);
     const float apart = one.mean() - mean;
-    float row[1] = {fmaf(one.count, apart * apart, all[0])};
-    row_cluster::sum_of_blocks(row);
-    return {mean, math::inverse_sqrt(fmaf(row[0], c.inverse_n, c.eps))};
-  } else {
-    float all[2] = {squares, math::from_bits(taken)};
-    row_cluster::exchange(all, room, round, meanwhile);
-    taken = room.bits_of_first(1);
-    float row[1] = {all[0]};
-    row_cluster::sum_of_blocks(row);
-    return {0, math::inverse_sqrt(fmaf(row[0], c.inverse_n, c.eps))};
+    row[0] = fmaf(one.count, apart * apart, all[0]);
   }
+  row_cluster::sum_of_blocks(row);
+  return {mean, math::inverse_sqrt(fmaf(row[0], c.inverse_n, c.eps))};
 }
 
 // What a block has in shared memory: a row of each input of the sum and, if S::kKeeps, gamma, beta
