@@ -43,7 +43,7 @@ class Time:
 def clock(monkeypatch):
     clock = Time()
     monkeypatch.setattr(console, "time", clock)
-    monkeypatch.setattr(console, "_HEARING", 0)
+    monkeypatch.setattr(console, "HEARING", 0)
     monkeypatch.setattr(console, "_TICK", 600)
     monkeypatch.setenv("COLUMNS", "80")
     return clock

@@ -1,6 +1,8 @@
+import signal
 import threading
 import time
 from collections import defaultdict
+from concurrent import futures
 from concurrent.futures import CancelledError
 from concurrent.futures._base import DoneAndNotDoneFutures
 from pathlib import Path
@@ -26,6 +28,7 @@ from torchwheel.pipeline.schedule import (
     slots,
 )
 from torchwheel_runtime.errors import TorchwheelError, UsageError
+from torchwheel_runtime.tasks import HEARING
 
 VARIANTS = resolve(load(Path(__file__).parents[1] / "matrix" / "full.yaml"))
 # Two toolkits for each of two torches, and one for a third; two Pythons.
@@ -254,6 +257,33 @@ def test_nothing_is_begun_once_a_signal_has_come(monkeypatch):
     with pytest.raises(CancelledError):
         in_order(range(2), work, 1)
     assert begun == [0]
+
+
+def test_a_signal_that_interrupts_no_wait_is_heard_in_time(monkeypatch):
+    """The program of an item, which it ended, is said to be stopped, not to have failed."""
+    waiting, ending, in_time = threading.Event(), threading.Event(), []
+
+    def wait(*arguments):
+        waiting.set()
+        return futures.wait(*arguments)
+
+    def hear(*_):
+        ending.set()
+        raise KeyboardInterrupt
+
+    def work(item):
+        waiting.wait()
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+        in_time.append(ending.wait(HEARING))
+
+    monkeypatch.setattr(schedule, "wait", wait)
+    before = signal.signal(signal.SIGINT, hear)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            in_order(range(2), work, 1)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert in_time == [True]
 
 
 def test_of_several_errors_that_of_the_first_item_is_raised():

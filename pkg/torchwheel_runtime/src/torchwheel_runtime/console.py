@@ -14,7 +14,16 @@ from typing import Any, Literal, Protocol, TextIO, cast
 from torchwheel_runtime.actions_log import Groups, error_command, escape_commands, is_in_actions
 from torchwheel_runtime.errors import InterruptedRunError, TorchwheelError
 from torchwheel_runtime.os_errors import explain
-from torchwheel_runtime.tasks import ENDING, Count, EndedStep, Task, TaskPath, Tasks, name_of
+from torchwheel_runtime.tasks import (
+    ENDING,
+    HEARING,
+    Count,
+    EndedStep,
+    Task,
+    TaskPath,
+    Tasks,
+    name_of,
+)
 from torchwheel_runtime.text import (
     WIDTH,
     clock_text,
@@ -243,7 +252,7 @@ class Terminal:
         finally:
             now = time.monotonic()
             # A compiler may hear of ^C before this process does, and end as if it had failed.
-            patience = 0 if error is self._told else _HEARING
+            patience = 0 if error is self._told else HEARING
             stopped = ENDING.wait(patience) if error else False
             with self._lock:
                 self._end_task(task, now, error, stopped=stopped)
@@ -341,10 +350,6 @@ class Terminal:
             encoding = self._stream.encoding
             self._stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         self._stream.flush()
-
-
-_HEARING = 0.2
-"""Seconds in which a signal that ended a compiler reaches this process, too."""
 
 
 def _has_open_line() -> bool:

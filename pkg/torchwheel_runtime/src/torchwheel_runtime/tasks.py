@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 ENDING = threading.Event()
 """Set while a signal ends the programs of a command: no other may start."""
+HEARING = 0.5
+"""Seconds in which a signal that ended a compiler of ours sets ENDING, too."""
 TaskPath = tuple[str, ...]
 """The names of a task and of those that it belongs to, the outermost first; empty for the run."""
 

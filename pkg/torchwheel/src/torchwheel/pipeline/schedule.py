@@ -15,14 +15,12 @@ from torchwheel.matrix.variants import Variant
 from torchwheel.pipeline.build_records import BuildRecord
 from torchwheel_runtime.builder.ninja import BYTES_PER_JOB, available_memory
 from torchwheel_runtime.errors import TorchwheelError, UsageError
-from torchwheel_runtime.tasks import ENDING
+from torchwheel_runtime.tasks import ENDING, HEARING
 from torchwheel_runtime.text import hanging_lines, join_names
 
 # Measured: importing a CUDA torch takes 1 GB and its tests up to 3 in a container.
 BYTES_PER_SLOT = 4 << 30
 
-_HEARING = 1.0
-"""Seconds after which a run looks again whether it is stopped."""
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -178,7 +176,7 @@ def in_chains(
                 for chain in chains
             ]
             # With a time limit: a signal that came just before a wait is heard after it.
-            while wait(futures, _HEARING, FIRST_EXCEPTION).not_done and not stopped.is_set():
+            while wait(futures, HEARING / 10, FIRST_EXCEPTION).not_done and not stopped.is_set():
                 continue
         finally:
             stopped.set()  # after ^C too
