@@ -39,6 +39,7 @@ QUICK = (
     f"{SMOKE}/test_values.py::test_values_on_the_cpu",
     f"{SMOKE}/test_gradients.py::test_gradients_on_the_cpu",
     f"{SMOKE}/test_attention.py::test_a_prompt_and_steps",
+    f"{SMOKE}/test_attention.py::test_caches_that_a_few_blocks_share",
     f"{SMOKE}/test_dequantize.py",
     f"{SMOKE}/test_gemm.py::test_activations_of_few_rows",
     f"{SMOKE}/test_gemm.py::test_int8_weights",

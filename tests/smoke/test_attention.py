@@ -222,8 +222,18 @@ def call_again_with(workspace, token, mask):
 @pytest.mark.parametrize("group", [1, 3, 4, 8, 17])
 def test_long_caches(dtype, group, gpu):
     """Enough keys for every block to have some, not a whole number of its tiles."""
-    dim = random.choice([64, 96, 128, 256])
-    length = random.randint(5000, 9000)
+    step_after(random.randint(5000, 9000), group, dtype, gpu, random.choice([64, 96, 128, 256]))
+
+
+@by_dtype
+@pytest.mark.parametrize("group", [1, 3, 8, 17])
+def test_caches_that_a_few_blocks_share(dtype, group, anywhere):
+    step_after(random.randint(35, 1000), group, dtype, anywhere, random.choice([20, 64, 128]))
+
+
+def step_after(tokens, group, dtype, gpu, dim):
+    """One step after so many tokens, twice."""
+    length = tokens + 1
     batch = random.choice([1, 5])
     workspace = make_workspace(
         dtype, gpu, batch=batch, heads=2 * group, kv_heads=2, dim=dim, tokens=length + 300

@@ -117,7 +117,7 @@ void release_block(Block& block) {
     }
   }
   block.waiting = 0;
-  ++block.epoch;
+  block.epoch += 2;  // past the cluster's next barrier, where threads have arrived there
   for (Thread& thread : block.threads) {
     if (thread.at == At::block_barrier) make_ready(thread);
   }

@@ -80,7 +80,6 @@ void cluster_arrive() {
   if (thread.arrived) fail(__builtin_return_address(0), "arrives twice at the cluster's barrier");
   thread.arrived = true;
   thread.arrived_phase = machine.phase;
-  thread.arrived_epoch = thread.block->epoch;
   ++machine.arrived;
 }
 

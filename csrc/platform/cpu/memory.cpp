@@ -147,7 +147,10 @@ void touch_shared(std::vector<Word>& words, const char* base, std::uintptr_t at,
                    " shared memory of a mailbox that the thread has not received");
     }
     // What is left of the blocks that had this room before.
-    if (one.write.block != thread.block->serial) one.write = {};
+    if (one.write.block != thread.block->serial) {
+      one.write = {};
+      one.mail = nullptr;
+    }
     if (one.read.block != thread.block->serial) one.read = {};
     if (one.mail) one.write = {};  // its threads have received it
     check_race(one, base + word, touch_of(thread, bytes_of(word, at, at + bytes), pc), writes, true,
@@ -193,9 +196,9 @@ Touch touch_of(const Thread& thread, std::uint8_t bytes, const void* pc) {
   touch.epoch = block.epoch;
   // Past its arrival at the cluster's barrier a thread runs beside those that are past the barrier.
   std::uint32_t phase = machine.phase;
-  if (thread.arrived) {
-    touch.epoch = std::max(touch.epoch, thread.arrived_epoch + 1);
-    phase = std::max(phase, thread.arrived_phase + 1);
+  if (thread.arrived && phase == thread.arrived_phase) {
+    ++touch.epoch;
+    ++phase;
   }
   touch.warp_epoch = thread.warp->epochs[thread.lane / kHalf];
   touch.thread = static_cast<std::uint16_t>(thread.number);

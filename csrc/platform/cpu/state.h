@@ -23,7 +23,7 @@ constexpr int kHalf = 32;
 // An access to a word of memory.
 struct Touch {
   std::uint32_t block = 0;       // serial number of the block; 0 for none
-  std::uint32_t epoch = 0;       // barriers of the block before it
+  std::uint32_t epoch = 0;       // two for each barrier of the block before it, one of the cluster
   std::uint32_t warp_epoch = 0;  // barriers of the warp before it
   std::uint16_t thread = 0;
   std::uint16_t phase = 0;    // barriers of the cluster before it
@@ -68,7 +68,7 @@ struct Thread {
   void* arguments = nullptr;
   bool waited = false;   // has called wait_for_previous
   bool arrived = false;  // at the cluster's barrier, and has not waited there
-  std::uint32_t arrived_phase = 0, arrived_epoch = 0;
+  std::uint32_t arrived_phase = 0;
   std::vector<const void*> received;      // boxes whose values it may read
   std::vector<Copy> copies;               // not in a group yet
   std::vector<std::vector<Copy>> groups;  // oldest first
