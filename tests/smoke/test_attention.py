@@ -231,17 +231,17 @@ def test_caches_that_a_few_blocks_share(dtype, group, anywhere):
     step_after(random.randint(35, 1000), group, dtype, anywhere, random.choice([20, 64, 128]))
 
 
-def step_after(tokens, group, dtype, gpu, dim):
+def step_after(tokens, group, dtype, device, dim):
     """One step after so many tokens, twice."""
     length = tokens + 1
     batch = random.choice([1, 5])
     workspace = make_workspace(
-        dtype, gpu, batch=batch, heads=2 * group, kv_heads=2, dim=dim, tokens=length + 300
+        dtype, device, batch=batch, heads=2 * group, kv_heads=2, dim=dim, tokens=length + 300
     )
     how = {
         "window": random.choice([0, length // 2, 70]),
-        "alibi": random.choice([None, torch.rand(2 * group, device=gpu) * 0.01]),
-        "mask": random.choice([None, torch.rand(batch, length, device=gpu) < 0.8]),
+        "alibi": random.choice([None, torch.rand(2 * group, device=device) * 0.01]),
+        "mask": random.choice([None, torch.rand(batch, length, device=device) < 0.8]),
     }
     qkv = tokens_of(workspace, batch, length)
     q, k, v = heads_of(qkv, 2 * group, 2)

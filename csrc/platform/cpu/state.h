@@ -23,7 +23,7 @@ constexpr int kHalf = 32;
 // An access to a word of memory.
 struct Touch {
   std::uint32_t block = 0;       // serial number of the block; 0 for none
-  std::uint32_t epoch = 0;       // two for each barrier of the block before it, one of the cluster
+  std::uint32_t epoch = 0;       // before it: 2 for a barrier of the block, 1 for the cluster's
   std::uint32_t warp_epoch = 0;  // barriers of the warp before it
   std::uint16_t thread = 0;
   std::uint16_t phase = 0;    // barriers of the cluster before it
