@@ -105,7 +105,7 @@ class Run:
         missing = ahead.compile_all(every, self.workers, begun + seconds)
         took, done = time.monotonic() - begun, len(every) - len(missing)
         print(f"{family.name}: compiled {done} of {len(every)} peers in {took:.0f} s", flush=True)
-        return [{job.mode: missing[job] for job in of_cell if job in missing} for of_cell in jobs]
+        return [{job.peer: missing[job] for job in of_cell if job in missing} for of_cell in jobs]
 
     def _keep(self, found: record.Record) -> None:
         self.found = found

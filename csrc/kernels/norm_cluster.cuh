@@ -84,7 +84,7 @@ template <class F, class S, RowLayout kLayout>
 struct InShared {
   using T = typename F::T;
   using P = RowSlice<T, kLayout>;
-  static constexpr int kInputs = F::kAdds == Adds::nothing ? 1 : 2;
+  static constexpr int kInputs = F::kAdds == Adds::nothing || S::kAddsAgain ? 1 : 2;
   static constexpr int kColumns = S::kKeeps ? (F::kCentered ? kInputs + 1 : 1) : 0;
   static constexpr unsigned kMore = P::kWhole ? 0 : 1;  // places beyond those of the threads
   EdgeLoads<F, kLayout> edge;
@@ -104,7 +104,7 @@ struct InShared {
   }
   FUSEDOPS_DEVICE void start(const Tensors<T>& t, const P& p) {
     copy(t.x, p, 0);
-    if (F::adds_residual(t)) copy(t.residual, p, 1);
+    if constexpr (kInputs == 2) copy(t.residual, p, 1);
     async_copy::commit_group();
     edge.start(t, p);
     if constexpr (S::kKeeps) next_edge_gain.load(t, p);
@@ -176,7 +176,22 @@ struct InShared {
   }
 };
 
-// Each cluster takes rows from `queue`. While it works on one, the next is copied.
+// A row of which `part` has the residual and `in` has x.
+template <class F, class S, RowLayout kLayout>
+struct AddedAgain {
+  using By = S;
+  const RegisterRow<F, S>& part;
+  const InShared<F, S, kLayout>& in;
+  static constexpr float edge = 0;  // its rows are whole vectors
+
+  FUSEDOPS_DEVICE void get(int k, float (&x)[kLanes<typename F::T>]) const {
+    part.get(k, x);
+    add<typename F::T>(x, in.x_of(k));
+  }
+};
+
+// Each cluster takes rows from `queue`. While it works on one, the next is copied, if there is
+// room.
 template <class F, class S, RowLayout kLayout>
 __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
     norm_cluster_kernel(const row_cluster::Queue queue, const Tensors<typename F::T> t, int cols,
@@ -191,34 +206,50 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
     unsigned taken = threadIdx.x == 0 && cluster::rank() == 0 ? queue.given(2) : 0;
     P p = slice_of<F, S, kLayout>(queue.given(0), cols);
     InShared<F, S, kLayout> in;
+    RegisterRow<F, S> part;
+    const auto start = [&](const P& row) {
+      in.start(t, row);
+      if constexpr (S::kAddsAgain) part.start(t.residual, row);
+    };
+    const auto held = [&]() -> decltype(auto) {
+      if constexpr (S::kAddsAgain) {
+        return AddedAgain<F, S, kLayout>{part, in};
+      } else {
+        return static_cast<const RegisterRow<F, S>&>(part);
+      }
+    };
     in.start_columns(t, p, cols);
-    in.start(t, p);
+    start(p);
     for (unsigned round = 0;; ++round) {
       const unsigned half = round % 2, later = queue.take(round + queue.kGiven);
       // The threads that send it get it from the first one.
       if (threadIdx.x < warp::kWidth) taken = warp::reduce(taken, warp::kWidth, Sum{});
       if (round == 0) cluster::wait();
       in.wait(round == 0);
-      RegisterRow<F, S> part;
-      take<F, S, kLayout>(part, in, t, p, t.sum);
+      if constexpr (S::kAddsAgain) {
+        if (t.sum) store_rows(t.sum, held(), p);
+        part.end_pass(c.eps);
+      } else {
+        take<F, S, kLayout>(part, in, t, p, t.sum);
+      }
       const P after = slice_of<F, S, kLayout>(min(next, queue.rows - 1), cols);
-      if (next < queue.rows) in.start(t, after);
+      if (!S::kAddsAgain && next < queue.rows) start(after);
       PartialSum block;
       if constexpr (F::kCentered) {
-        float sum[1] = {sum_of(part, p, [](float x) { return x; })};
+        float sum[1] = {sum_of(held(), p, [](float x) { return x; })};
         row_cluster::sum_of_block(sum, of_warp[half]);
         block = {sum[0], elements_of<S>(p, cluster::rank())};
         part.end_pass(sum[0]);
       }
       const float mean = part.subtract(block.mean());
-      float squares[1] = {sum_of(part, p, [=](float x) { return (x - mean) * (x - mean); })};
+      float squares[1] = {sum_of(held(), p, [=](float x) { return (x - mean) * (x - mean); })};
       row_cluster::sum_of_block(squares, of_warp[half] + 1);
       part.end_pass(squares[0]);
       const auto finish = [&](auto& gains, const auto& ask) {
         Scale<float> by =
             scale_of_blocks<F, S>(block.sum, squares[0], taken, p, c, rooms[half], round / 2, ask);
         by.mean -= block.mean() - mean;
-        write(part, by, t, gains, p);
+        write<F>(held(), by, t, gains, p);
       };
       if constexpr (S::kKeeps) {
         finish(in, [] {});
@@ -227,6 +258,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
         finish(gains, [&] { gains.start(t, p); });
       }
       if (next >= queue.rows) return;
+      if (S::kAddsAgain) start(after);
       row_cluster::reopen(rooms[half]);
       p = after;
       next = taken;

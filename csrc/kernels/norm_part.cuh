@@ -247,9 +247,18 @@ struct RegisterVector<T, true> {
 template <class F, class S>
 struct RegisterRow {
   using T = typename F::T;
+  using By = S;
   RegisterVector<T, S::kPacked> vector[S::kVectors];
   Accumulator<T> edge;  // an element outside the whole vectors
 
+  FUSEDOPS_DEVICE void get(int k, Accumulator<T> (&x)[kLanes<T>]) const { vector[k].get(x); }
+
+  // Starts to load packed elements.
+  template <class P>
+  FUSEDOPS_DEVICE void start(const T* from, const P& p) {
+#pragma unroll
+    for (int k = 0; k < S::kVectors; ++k) vector[k].put(load(p.of_row(from, k)));
+  }
   // Subtracts `mean` from unpacked elements. Returns what is left to subtract.
   FUSEDOPS_DEVICE float subtract(float mean) {
     if constexpr (!S::kPacked) {
@@ -270,6 +279,14 @@ struct RegisterRow {
   }
 };
 
+template <class T>
+FUSEDOPS_DEVICE void add(Accumulator<T> (&x)[kLanes<T>], const Vector<T>& other) {
+  Accumulator<T> y[kLanes<T>];
+  widen(y, other);
+#pragma unroll
+  for (int i = 0; i < kLanes<T>; ++i) x[i] += y[i];
+}
+
 // Adds up the loaded inputs. Stores the sum in `sum` unless that is null.
 template <class F, class S, RowLayout kLayout, class In>
 FUSEDOPS_DEVICE void take(RegisterRow<F, S>& part, In& in, const Tensors<typename F::T>& t,
@@ -277,12 +294,6 @@ FUSEDOPS_DEVICE void take(RegisterRow<F, S>& part, In& in, const Tensors<typenam
   using T = typename F::T;
   using A = Accumulator<T>;
   constexpr int V = kLanes<T>;
-  const auto add = [](A(&x)[V], const Vector<T>& other) {
-    A y[V];
-    widen(y, other);
-#pragma unroll
-    for (int i = 0; i < V; ++i) x[i] += y[i];
-  };
 #pragma unroll
   for (int k = 0; k < S::kVectors; ++k) {
     if (p.skips(k)) continue;
@@ -308,19 +319,18 @@ FUSEDOPS_DEVICE void take(RegisterRow<F, S>& part, In& in, const Tensors<typenam
 }
 
 // The sum over the thread's elements of `of(element)`.
-template <class F, class S, RowLayout kLayout, class Of>
-FUSEDOPS_DEVICE Accumulator<typename F::T> sum_of(const RegisterRow<F, S>& part,
-                                                  const RowSlice<typename F::T, kLayout>& p,
-                                                  Of of) {
-  using A = Accumulator<typename F::T>;
-  constexpr int V = kLanes<typename F::T>;
+template <class Row, class T, RowLayout kLayout, class Of>
+FUSEDOPS_DEVICE Accumulator<T> sum_of(const Row& part, const RowSlice<T, kLayout>& p, Of of) {
+  using A = Accumulator<T>;
+  using S = typename Row::By;
+  constexpr int V = kLanes<T>;
   constexpr int kFirst = S::kClusters ? 2 : 0;  // fewer additions, but more registers
   A sum = p.has_edge() ? of(part.edge) : 0;
 #pragma unroll
   for (int k = 0; k < S::kVectors; ++k) {
     if (p.skips(k)) continue;
     A x[V];
-    part.vector[k].get(x);
+    part.get(k, x);
     A even = kFirst > 0 ? of(x[0]) : 0, odd = kFirst > 0 ? of(x[1]) : 0;
 #pragma unroll
     for (int i = kFirst; i < V; i += 2) {
@@ -332,19 +342,28 @@ FUSEDOPS_DEVICE Accumulator<typename F::T> sum_of(const RegisterRow<F, S>& part,
   return sum;
 }
 
+template <class Row, class T, RowLayout kLayout>
+FUSEDOPS_DEVICE void store_rows(T* to, const Row& part, const RowSlice<T, kLayout>& p) {
+#pragma unroll
+  for (int k = 0; k < Row::By::kVectors; ++k) {
+    Accumulator<T> x[kLanes<T>];
+    part.get(k, x);
+    if (p.has(k)) store(p.template own_of_row<typename Row::By>(to, k), narrow<T>(x));
+  }
+}
+
 // The gains must have been started.
-template <class F, class S, RowLayout kLayout, class A, class From>
-FUSEDOPS_DEVICE void write(const RegisterRow<F, S>& part, const Scale<A>& by,
-                           const Tensors<typename F::T>& t, From& gains,
-                           const RowSlice<typename F::T, kLayout>& p) {
-  using T = typename F::T;
+template <class F, class Row, class T, RowLayout kLayout, class A, class From>
+FUSEDOPS_DEVICE void write(const Row& part, const Scale<A>& by, const Tensors<T>& t, From& gains,
+                           const RowSlice<T, kLayout>& p) {
+  using S = typename Row::By;
   constexpr int V = kLanes<T>;
   [[maybe_unused]] const A near_zero = -by.mean * by.scale;
 #pragma unroll
   for (int k = 0; k < S::kVectors; ++k) {
     if (p.skips(k)) continue;
     A x[V], gamma[V], beta[V];
-    part.vector[k].get(x);
+    part.get(k, x);
     const auto gain = gains.next(k, t, p);
     widen(gamma, gain.gamma);
     if constexpr (F::kCentered) widen(beta, gain.beta);

@@ -269,15 +269,17 @@ FUSEDOPS_DEVICE void copy_vectors(Packed* places, const Packed* in, unsigned vec
                                   const RowThread<S>& of) {
 #pragma unroll
   for (int k = 0; k < S::kVectors; ++k) {
-    Packed* const place = places + threadIdx.x + k * blockDim.x;
     const unsigned v = of.thread + k * of.threads;
-    if (v < vectors) {
-      async_copy::start(shared::address_of(place), in + v, true);
-    } else {
-      *place = pack_copies(narrow<T>(kNothing<float>));
-    }
+    Packed* const place = places + threadIdx.x + k * blockDim.x;
+    if (v < vectors) async_copy::start(shared::address_of(place), in + v, true);
   }
   async_copy::commit_group();
+#pragma unroll
+  for (int k = 0; k < S::kVectors; ++k) {
+    if (of.thread + k * of.threads >= vectors) {
+      places[threadIdx.x + k * blockDim.x] = pack_copies(narrow<T>(kNothing<float>));
+    }
+  }
 }
 
 // Prefetches the thread's vectors of the next head's row, which the same threads compute next.
@@ -301,15 +303,43 @@ struct BlockRoom {
     return peak_of_row<float>(own, factor, static_cast<int>(blockDim.x), of_warp);
   }
 };
-struct ClusterRoom : BlockRoom {
-  row_cluster::BlockExchange<2> blocks;
+// The warps of a cluster send their peaks to all its blocks.
+template <class S>
+struct ClusterRoom {
+  static constexpr int kWarps = S::kMost / warp::kWidth;  // of a block, at most
+  float2 of_warp[kWarps * cluster::kMostBlocks];
+  cluster::Mailbox box;
 
+  // All threads call it, and cluster::wait() before the first one sends.
+  FUSEDOPS_DEVICE void open() {
+    constexpr unsigned kValues = 2;
+    const unsigned warps = blockDim.x / warp::kWidth * cluster::size();
+    if (threadIdx.x == 0) cluster::open(box, kValues * warps);
+    cluster::arrive_relaxed();
+  }
   FUSEDOPS_DEVICE Peak<float> merged(const Peak<float>& own, float factor) {
-    return peak_of_cluster(BlockRoom::merged(own, factor), factor, blocks);
+    const unsigned lane = threadIdx.x % warp::kWidth, warps = blockDim.x / warp::kWidth;
+    cluster::wait();
+    if (lane < cluster::size()) {
+      const unsigned to = cluster::rank() * warps + threadIdx.x / warp::kWidth;
+      cluster::send({own.top, own.sum}, of_warp[to], box, lane);
+    }
+    cluster::receive(box, 0);
+    // They are read twice, as registers are full of the row.
+    Peak<float> all{kNothing<float>, 0};
+    const unsigned end = warps * cluster::size();
+#pragma unroll 1
+    for (unsigned at = lane; at < end; at += warp::kWidth) all.top = fmaxf(all.top, of_warp[at].x);
+    all.top = base_of(warp::reduce(all.top, warp::kWidth, Max{}));
+#pragma unroll 1
+    for (unsigned at = lane; at < end; at += warp::kWidth) {
+      all.sum += of_warp[at].y * two_to((of_warp[at].x - all.top) * factor);
+    }
+    return {all.top, warp::reduce(all.sum, warp::kWidth, Sum{})};
   }
 };
 template <class S>
-using RoomOf = std::conditional_t<S::kClusters, ClusterRoom, BlockRoom>;
+using RoomOf = std::conditional_t<S::kClusters, ClusterRoom<S>, BlockRoom>;
 
 constexpr int kMasksTogether = 4;  // masks in flight together: as many as registers allow
 
@@ -322,16 +352,17 @@ template <class T, class S, Masking kMasking>
 FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores, unsigned at,
                                  const SoftmaxParams& params, RoomOf<S>& room, bool more) {
   constexpr int V = kLanes<T>, kVectors = S::kVectors;
-  constexpr bool kMasked = kMasking > Masking::ragged, kKeep = !S::kPacked;
-  constexpr bool kWhole = S::kClusters && kMasking == Masking::plain;  // rows are whole vectors
+  constexpr bool kMasked = kMasking > Masking::ragged, kPlain = kMasking == Masking::plain;
+  constexpr bool kKeep = !S::kPacked;
+  constexpr bool kWhole = S::kClusters && kPlain;  // rows are whole vectors
   const RowThread<S> of;
   const unsigned thread = of.thread, threads = of.threads, lanes = blockDim.x;
-  const RowIndex<unsigned> index = params.index(at);
-  const KeyRange<int> seen = kMasking == Masking::plain
-                                 ? KeyRange<int>{0, params.visibility.keys}
-                                 : params.visibility.of(static_cast<int>(index.query));
+  const RowIndex<unsigned> index = kPlain ? RowIndex<unsigned>{} : params.index(at);
+  const KeyRange<int> seen = kPlain ? KeyRange<int>{0, params.visibility.keys}
+                                    : params.visibility.of(static_cast<int>(index.query));
   const int count = seen.end - seen.first;
-  const std::int64_t row = params.first(at, index), begin = row + seen.first;
+  const std::int64_t row = kPlain ? std::int64_t{at} * seen.end : params.first(at, index);
+  const std::int64_t begin = row + seen.first;
   const auto span = kWhole ? SpanOf<int>{0, 0, count / V} : span_at<V>(begin, count);
   const auto vectors = static_cast<unsigned>(span.vectors);
   const bool has_edge = !kWhole && static_cast<int>(thread) < span.edges;
@@ -340,6 +371,8 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
   Packed raw[kVectors];
   FUSEDOPS_DYNAMIC_SHARED(Packed, places);
   constexpr bool kCopies = S::kClusters && !S::kPacked;
+  // What is not added to is read twice from shared memory, so that registers need not hold both.
+  constexpr bool kAgain = kCopies && !kMasked;
   Addend<T, kMasking, S::kClusters> addend(params, index, seen, span.head);
   typename decltype(addend)::Masks masks[kCopies ? kVectors : 1];
   if constexpr (kCopies) {
@@ -350,7 +383,6 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
   } else {
     load_vectors<T, kMasked>(raw, in, vectors, of);
   }
-  if constexpr (S::kClusters) cluster::wait();  // all of them have opened their room
   float edge = has_edge ? widen(scores[begin + edge_column]) : kNothing<float>;
   if (kMasked && kVectors <= 4 && more) prefetch_next_head<T, kVectors>(in, vectors, params);
   if (kMasking != Masking::plain) {
@@ -364,24 +396,34 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
 
   if (has_edge) edge = addend.complete(edge, edge_column);
   float cached[kKeep ? kVectors : 1][V], top = edge;
+  if constexpr (kAgain) {
+    Packed most = places[threadIdx.x];
+#pragma unroll
+    for (int k = 1; k < kVectors; ++k) most = larger<T>(most, places[threadIdx.x + k * lanes]);
+    float z[V];
+    widen<T>(z, most);
+    top = fmaxf(top, largest(z));
+  }
 #pragma unroll
   for (int k = 0; k < kVectors; ++k) {
-    if (absent(k)) break;
+    if (kAgain || absent(k)) break;
     if (k > 0 && k % kMasksTogether == 0) addend.forget(top);
     float (&z)[V] = cached[kKeep ? k : 0];
     const unsigned v = thread + k * threads;
     if constexpr (kCopies) {
-      addend.complete(z, places[threadIdx.x + k * blockDim.x], v, vectors, masks[k]);
+      addend.complete(z, places[threadIdx.x + k * lanes], v, vectors, masks[k]);
     } else {
       addend.complete(z, raw[k], v, vectors);
     }
     top = fmaxf(top, largest(z));
   }
   top = reduce_lanes(top, lanes, Max{});
+  const Packed* const own = places + (threadIdx.x ^ math::unknown_zero(top));
   const float base = base_of(top);
   const auto exponential = [&](float x) { return two_to((x - base) * params.factor); };
   const auto take = [&](int k) -> float (&)[V] {
     float (&z)[V] = cached[kKeep ? k : 0];
+    if constexpr (kAgain) widen<T>(z, own[k * lanes]);
     if constexpr (!kKeep) {
       forget(raw[k]);
       addend.complete(z, raw[k], thread + k * threads, vectors);
@@ -429,9 +471,9 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
   constexpr bool kMasked = kMasking > Masking::ragged;
   if constexpr (S::kClusters) {
     if constexpr (cluster::kSupported) {
-      __shared__ ClusterRoom room;
+      __shared__ ClusterRoom<S> room;
       overlap::wait_in_turn();
-      row_cluster::open(room.blocks);
+      room.open();
       compute_row<T, S, kMasking>(y, scores, cluster::number(), params, room, false);
     }
   } else {

@@ -155,6 +155,26 @@ FUSEDOPS_DEVICE void send([[maybe_unused]] float value, [[maybe_unused]] float& 
 #endif
 }
 
+// The same for two values at once.
+FUSEDOPS_DEVICE void send([[maybe_unused]] const float2& values, [[maybe_unused]] float2& mine,
+                          [[maybe_unused]] Mailbox& box, [[maybe_unused]] unsigned block) {
+#if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  model::mail_send(values.x, &mine.x, &box, block);
+  model::mail_send(values.y, &mine.y, &box, block);
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const auto here = static_cast<unsigned>(__cvta_generic_to_shared(&mine));
+  const auto box_here = static_cast<unsigned>(__cvta_generic_to_shared(&box));
+  unsigned there, box_there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(box_there) : "r"(box_here), "r"(block));
+  asm volatile(
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(
+          there),
+      "r"(__float_as_uint(values.x)), "r"(__float_as_uint(values.y)), "r"(box_there)
+      : "memory");
+#endif
+}
+
 // Waits until all values have come, those of the opening in round 0. Each thread that reads one
 // calls it, and a block must not end before.
 FUSEDOPS_DEVICE void receive([[maybe_unused]] Mailbox& box, [[maybe_unused]] unsigned round) {
