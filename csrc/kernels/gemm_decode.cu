@@ -16,12 +16,11 @@ namespace gemm_decode_detail {
 constexpr int kResident = 2;
 constexpr int kLeastSlots = 2, kMostSlots = 4;  // of a ring; five were slower (H200)
 
-// The call by so many blocks.
-DecodeShape shape_of(const GemmDecode& call, std::int64_t blocks) {
+DecodeShape shape_of(const GemmDecode& call) {
+  const int width = call.gated ? kColumns / 2 : kColumns;
   return {call.cols,
           call.cols,
-          call.cols / blocks,
-          static_cast<unsigned>(call.cols % blocks),
+          ceil_div(call.cols, width),
           static_cast<unsigned>(call.pitch * 2),
           static_cast<int>(call.rows),
           static_cast<int>(call.inner),
@@ -48,14 +47,11 @@ gpu::Status layout_of(const GemmDecode& call, RingLayout& layout) {
   gpu::Status status = gpu::shared_memory(kResident, room);
   if (status == gpu::kSuccess) status = gpu::multiprocessors(processors);
   if (status != gpu::kSuccess) return status;
-  const std::int64_t width = call.gated ? kColumns / 2 : kColumns;
-  const std::int64_t blocks =
-      std::min<std::int64_t>(ceil_div(call.cols, width), processors * kResident);
-  const DecodeShape shape = shape_of(call, blocks);
+  const DecodeShape shape = shape_of(call);
   const std::int64_t x = call.rows * (shape.units * kColumnBytes + 16), gamma = call.inner * 2;
   const std::int64_t slots = (room - kStatic - x - gamma) / kSlot;
-  const std::int64_t tiles = ceil_div(ceil_div(call.cols, blocks), width);
-  const std::int64_t units = tiles * ceil_div(shape.units, kWarps);
+  const std::int64_t blocks = std::min<std::int64_t>(shape.tiles, processors * kResident);
+  const std::int64_t units = ceil_div(shape.tiles, blocks) * ceil_div(shape.units, kWarps);
   const std::int64_t wanted = std::clamp<std::int64_t>(units, kLeastSlots, kMostSlots);
   // With fewer, the library's product is as fast.
   if (slots < std::min<std::int64_t>(wanted, 3)) return gpu::kSuccess;
@@ -78,9 +74,9 @@ gpu::Status launch_rings(const GemmDecode& call, const GemmDecodeTensors& tensor
     blocks.constants[0] = {tensors.weight, ((columns - 1) * call.pitch + call.inner) * 2};
     blocks.constants[1] = {tensors.gamma, tensors.gamma ? call.inner * 2 : 0};
   }
-  return overlap::launch(kernel, blocks, stream, shape_of(call, layout.blocks),
-                         static_cast<T*>(tensors.y), static_cast<const T*>(tensors.x),
-                         tensors.weight, static_cast<const T*>(tensors.gamma),
+  return overlap::launch(kernel, blocks, stream, shape_of(call), static_cast<T*>(tensors.y),
+                         static_cast<const T*>(tensors.x), tensors.weight,
+                         static_cast<const T*>(tensors.gamma),
                          static_cast<const T*>(tensors.residual));
 }
 

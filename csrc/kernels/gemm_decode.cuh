@@ -1,10 +1,10 @@
 // The kernel of gemm_decode.cu.
 //
-// All blocks compute as many columns, give or take one, in tiles of at most 8 columns of the
-// weight, and the warps of a block divide the sums. A warp copies units, 128 elements of each
-// column of a tile, to its ring in shared memory, several units ahead: two blocks of a
-// multiprocessor have up to 128 KiB on their way. A weight that is constant, and gamma, are asked
-// for before overlap::wait(), so they come while the kernel before this one still computes.
+// A block computes tiles of 8 columns of the weight, and its warps divide the sums. A warp copies
+// units, 128 elements of each column of a tile, to its ring in shared memory, several units ahead:
+// two blocks of a multiprocessor have up to 128 KiB on their way. A weight that is constant, and
+// gamma, are asked for before overlap::wait(), so they come while the kernel before this one still
+// computes.
 #pragma once
 
 #include "kernels/gemm_skinny_block.cuh"
@@ -27,8 +27,7 @@ constexpr int kUnitBytes = kColumns * kColumnBytes;
 struct DecodeShape {
   std::int64_t cols;    // of y
   std::int64_t second;  // columns of the weight from a value to its gate
-  std::int64_t each;    // columns of y of a block; of the first `more` blocks one more
-  unsigned more;
+  std::int64_t tiles;
   unsigned pitch;  // bytes from one column of the weight to the next
   int rows, inner;
   int units;  // of a column
@@ -37,9 +36,6 @@ struct DecodeShape {
   float inverse_inner, eps;
 
   FUSEDOPS_DEVICE int width() const { return gated ? kColumns / 2 : kColumns; }  // of y, in a tile
-  // The block's first column of y, and the first one after its last.
-  FUSEDOPS_DEVICE std::int64_t first() const { return blockIdx.x * each + min(blockIdx.x, more); }
-  FUSEDOPS_DEVICE std::int64_t end() const { return first() + each + (blockIdx.x < more ? 1 : 0); }
   // Bytes from one row of x to the next in shared memory: the next has other banks.
   FUSEDOPS_DEVICE unsigned x_pitch() const { return units * kColumnBytes + 16; }
 };
@@ -54,22 +50,22 @@ template <int kSlots>
 class UnitSource {
  public:
   FUSEDOPS_DEVICE UnitSource(const DecodeShape& shape, const void* weight, shared::Address ring)
-      : shape_(shape), weight_(static_cast<const char*>(weight)), ring_(ring), end_(shape.end()) {
+      : shape_(shape), weight_(static_cast<const char*>(weight)), ring_(ring) {
     unit_ = threadIdx.x / warp::kWidth;
-    tile_ = unit_ < shape.units ? shape.first() : end_;
+    tile_ = unit_ < shape.units ? blockIdx.x : shape.tiles;
   }
 
   // Starts to copy the next unit, with zeros past the end of the columns.
   FUSEDOPS_DEVICE void copy() {
-    if (tile_ < end_) {
+    if (tile_ < shape_.tiles) {
       constexpr int kAtOnce = warp::kWidth / kVectors;  // columns that the warp copies at once
       const int lane = threadIdx.x % warp::kWidth, vector = lane % kVectors;
       const int width = shape_.width(), at = (unit_ * kVectors + vector) * 8;
 #pragma unroll
       for (int i = 0; i < kColumns; i += kAtOnce) {
         const int place = i + lane / kVectors;
-        const std::int64_t column = tile_ + place % width;
-        const bool exists = column < end_ && at < shape_.inner;
+        const std::int64_t column = tile_ * width + place % width;
+        const bool exists = column < shape_.cols && at < shape_.inner;
         const std::int64_t from = (column + (place >= width ? shape_.second : 0)) * shape_.pitch;
         async_copy::start(ring_ + slot_ * kUnitBytes + swizzled(place, vector),
                           weight_ + (exists ? from + at * 2 : 0), exists);
@@ -77,7 +73,7 @@ class UnitSource {
       unit_ += kWarps;
       if (unit_ >= shape_.units) {
         unit_ = threadIdx.x / warp::kWidth;
-        tile_ += width;
+        tile_ += gridDim.x;
       }
     }
     async_copy::commit_group();
@@ -88,8 +84,7 @@ class UnitSource {
   const DecodeShape& shape_;
   const char* const weight_;
   const shared::Address ring_;
-  const std::int64_t end_;
-  std::int64_t tile_;  // the first column of y of the next unit
+  std::int64_t tile_;  // of the next unit
   int unit_, slot_ = 0;
 };
 
@@ -196,10 +191,9 @@ __device__ __forceinline__ void run_decode(const DecodeShape& shape, T* y, const
       shared::address_of(x_rows) + min(lane % 8, shape.rows - 1) * shape.x_pitch() + lane / 8 * 16;
   const int row = threadIdx.x / kColumns, place = threadIdx.x % kColumns, width = shape.width();
   int slot = 0, half = 0;
-  const std::int64_t end = shape.end();
-  for (std::int64_t tile = shape.first(); tile < end; tile += width, half ^= 1) {
-    const std::int64_t column = tile + place;
-    const bool is_result = row < shape.rows && place < width && column < end;
+  for (std::int64_t tile = blockIdx.x; tile < shape.tiles; tile += gridDim.x, half ^= 1) {
+    const std::int64_t column = tile * width + place;
+    const bool is_result = row < shape.rows && place < width && column < shape.cols;
     const std::int64_t to = row * shape.cols + column;
     const float before = is_result && residual ? widen(residual[to]) : 0;
     float sums[4] = {};

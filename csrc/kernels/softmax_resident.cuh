@@ -307,7 +307,8 @@ struct BlockRoom {
 template <class S>
 struct ClusterRoom {
   static constexpr int kWarps = S::kMost / warp::kWidth;  // of a block, at most
-  float2 of_warp[kWarps * cluster::kMostBlocks];
+  static constexpr int kOfLane = kWarps * cluster::kMostBlocks / warp::kWidth;
+  float2 of_warp[kOfLane * warp::kWidth];
   cluster::Mailbox box;
 
   // All threads call it, and cluster::wait() before the first one sends.
@@ -327,14 +328,16 @@ struct ClusterRoom {
     cluster::receive(box, 0);
     // They are read twice, as registers are full of the row.
     Peak<float> all{kNothing<float>, 0};
-    const unsigned end = warps * cluster::size();
-#pragma unroll 1
-    for (unsigned at = lane; at < end; at += warp::kWidth) all.top = fmaxf(all.top, of_warp[at].x);
+    const auto each = [&](const auto& take) {
+#pragma unroll 4
+      for (int i = 0; i < kOfLane; ++i) {
+        const unsigned at = lane + i * warp::kWidth;
+        if (at < warps * cluster::size()) take(of_warp[at]);
+      }
+    };
+    each([&](const float2& peak) { all.top = fmaxf(all.top, peak.x); });
     all.top = base_of(warp::reduce(all.top, warp::kWidth, Max{}));
-#pragma unroll 1
-    for (unsigned at = lane; at < end; at += warp::kWidth) {
-      all.sum += of_warp[at].y * two_to((of_warp[at].x - all.top) * factor);
-    }
+    each([&](const float2& peak) { all.sum += peak.y * two_to((peak.x - all.top) * factor); });
     return {all.top, warp::reduce(all.sum, warp::kWidth, Sum{})};
   }
 };
