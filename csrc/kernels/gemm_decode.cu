@@ -39,20 +39,17 @@ struct RingLayout {
   std::int64_t shared = 0;  // bytes of a block
 };
 
-// A ring has no more slots than its warp has units, and a block no more memory than it needs: then
-// the next kernel's blocks find room beside this one's while it waits. Long rows of x leave a ring
-// fewer.
-gpu::Status layout_of(const GemmDecode& call, bool normed, RingLayout& layout) {
-  constexpr std::int64_t kSlot = kWarps * kUnitBytes, kStatic = kWarps * sizeof(float);
+// A ring has no more slots than its warp has units: then the next kernel's blocks find room beside
+// this one's while it waits. Long rows of x leave a ring fewer.
+gpu::Status layout_of(const GemmDecode& call, RingLayout& layout) {
+  constexpr std::int64_t kStatic = 5 * 1024, kSlot = kWarps * kUnitBytes;
   int room = 0, processors = 0;
   gpu::Status status = gpu::shared_memory(kResident, room);
   if (status == gpu::kSuccess) status = gpu::multiprocessors(processors);
   if (status != gpu::kSuccess) return status;
   const DecodeShape shape = shape_of(call);
-  const std::int64_t gamma = normed ? call.inner * 2 : 0;
-  const std::int64_t others =
-      call.rows * (shape.units * kColumnBytes + 16 + 2 * kWarps * sizeof(SumsOfRow)) + gamma;
-  const std::int64_t slots = (room - kStatic - others) / kSlot;
+  const std::int64_t x = call.rows * (shape.units * kColumnBytes + 16), gamma = call.inner * 2;
+  const std::int64_t slots = (room - kStatic - x - gamma) / kSlot;
   const std::int64_t blocks = std::min<std::int64_t>(shape.tiles, processors * kResident);
   const std::int64_t units = ceil_div(shape.tiles, blocks) * ceil_div(shape.units, kWarps);
   const std::int64_t wanted = std::clamp<std::int64_t>(units, kLeastSlots, kMostSlots);
@@ -60,7 +57,7 @@ gpu::Status layout_of(const GemmDecode& call, bool normed, RingLayout& layout) {
   if (slots < std::min<std::int64_t>(wanted, 3)) return gpu::kSuccess;
   layout.slots = static_cast<int>(std::min(slots, wanted));
   layout.blocks = blocks;
-  layout.shared = layout.slots * kSlot + others;
+  layout.shared = layout.slots * kSlot + x + gamma;
   return gpu::kSuccess;
 }
 
@@ -87,7 +84,7 @@ template <class T>
 gpu::Status launch_decode(const GemmDecode& call, const GemmDecodeTensors& tensors,
                           gpu::Stream stream) {
   RingLayout layout;
-  const gpu::Status status = layout_of(call, tensors.gamma != nullptr, layout);
+  const gpu::Status status = layout_of(call, layout);
   if (status != gpu::kSuccess) return status;
   switch (layout.slots) {
     case 2:
@@ -117,7 +114,7 @@ bool gemm_decode_takes(const GemmDecode& call, const GemmDecodeTensors& tensors)
          call.rows > 0 && call.rows <= kRows && call.cols > 0 && call.inner > 0 &&
          call.inner < kMost && call.inner % 8 == 0 && call.pitch % 8 == 0 && call.pitch < kMost &&
          aligned(tensors.x) && aligned(tensors.weight) && gpu::has_tensor_cores() &&
-         layout_of(call, tensors.gamma != nullptr, layout) == gpu::kSuccess && layout.slots > 0;
+         layout_of(call, layout) == gpu::kSuccess && layout.slots > 0;
 }
 
 gpu::Status gemm_decode(const GemmDecode& call, const GemmDecodeTensors& tensors,

@@ -40,11 +40,6 @@ struct DecodeShape {
   FUSEDOPS_DEVICE unsigned x_pitch() const { return units * kColumnBytes + 16; }
 };
 
-// A row of sums of a tile.
-struct SumsOfRow {
-  float of[kColumns + 1];  // the next row has other banks
-};
-
 // Where a unit has a vector of a column: load_matrices reads its eight columns from other banks.
 FUSEDOPS_DEVICE int swizzled(int column, int vector) {
   return column * kColumnBytes + (vector ^ column % 8) * 16;
@@ -173,12 +168,11 @@ template <class T, int kSlots>
 __device__ __forceinline__ void run_decode(const DecodeShape& shape, T* y, const T* x,
                                            const void* weight, const T* gamma, const T* residual) {
   FUSEDOPS_DYNAMIC_SHARED(char, memory);
+  __shared__ float partial[2][kWarps][kRows][kColumns + 1];  // a tile's sums, and the next one's
   const int warp = threadIdx.x / warp::kWidth, lane = threadIdx.x % warp::kWidth;
   const shared::Address ring = shared::address_of(memory) + warp * kSlots * kUnitBytes;
   char* const x_rows = memory + kWarps * kSlots * kUnitBytes;
   T* const factors = reinterpret_cast<T*>(x_rows + shape.rows * shape.x_pitch());
-  // [2, kWarps, rows]: the warps' sums of a tile, and of the next one.
-  auto* const partial = reinterpret_cast<SumsOfRow*>(factors + (gamma ? shape.inner : 0));
   UnitSource<kSlots> source(shape, weight, ring);
   const auto fill = [&] {
     if (gamma) copy_gamma(shape, gamma, shared::address_of(factors));
@@ -211,18 +205,14 @@ __device__ __forceinline__ void run_decode(const DecodeShape& shape, T* y, const
       source.copy();
       slot = slot + 1 == kSlots ? 0 : slot + 1;
     }
-    SumsOfRow* const rows = partial + half * kWarps * shape.rows;
-    if (lane / 4 < shape.rows) {
-      float* const own = rows[warp * shape.rows + lane / 4].of + lane % 4 * 2;
-      own[0] = sums[0];
-      own[1] = sums[1];
-    }
+    partial[half][warp][lane / 4][lane % 4 * 2] = sums[0];
+    partial[half][warp][lane / 4][lane % 4 * 2 + 1] = sums[1];
     __syncthreads();
     if (!is_result) continue;
     const auto total = [&](int of) {
-      float sum = rows[row].of[of];
+      float sum = partial[half][0][row][of];
 #pragma unroll
-      for (int i = 1; i < kWarps; ++i) sum += rows[i * shape.rows + row].of[of];
+      for (int i = 1; i < kWarps; ++i) sum += partial[half][i][row][of];
       return sum;
     };
     const float v = total(place);
