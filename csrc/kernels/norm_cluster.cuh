@@ -102,11 +102,15 @@ struct InShared {
       if (F::adds_bias(t)) copy_columns(t.bias, kBias, p, cols);
     }
   }
-  FUSEDOPS_DEVICE void start(const Tensors<T>& t, const P& p) {
+  FUSEDOPS_DEVICE void start(const Tensors<T>& t, const P& p, RegisterRow<F, S>& part) {
     copy(t.x, p, 0);
-    if constexpr (kInputs == 2) copy(t.residual, p, 1);
+    if (kInputs > 1) copy(t.residual, p, 1);
     async_copy::commit_group();
     edge.start(t, p);
+    if constexpr (S::kAddsAgain) {
+      part.added = reinterpret_cast<const Vector<T>*>(place_of(0, 0));
+      part.start(t.residual, p);
+    }
     if constexpr (S::kKeeps) next_edge_gain.load(t, p);
   }
   // Must be called before the copies are used.
@@ -176,20 +180,6 @@ struct InShared {
   }
 };
 
-// A row of which `part` has the residual and `in` has x.
-template <class F, class S, RowLayout kLayout>
-struct AddedAgain {
-  using By = S;
-  const RegisterRow<F, S>& part;
-  const InShared<F, S, kLayout>& in;
-  static constexpr float edge = 0;  // its rows are whole vectors
-
-  FUSEDOPS_DEVICE void get(int k, float (&x)[kLanes<typename F::T>]) const {
-    part.get(k, x);
-    add<typename F::T>(x, in.x_of(k));
-  }
-};
-
 // Each cluster takes rows from `queue`. While it works on one, the next is copied, if there is
 // room.
 template <class F, class S, RowLayout kLayout>
@@ -206,50 +196,35 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
     unsigned taken = threadIdx.x == 0 && cluster::rank() == 0 ? queue.given(2) : 0;
     P p = slice_of<F, S, kLayout>(queue.given(0), cols);
     InShared<F, S, kLayout> in;
-    RegisterRow<F, S> part;
-    const auto start = [&](const P& row) {
-      in.start(t, row);
-      if constexpr (S::kAddsAgain) part.start(t.residual, row);
-    };
-    const auto held = [&]() -> decltype(auto) {
-      if constexpr (S::kAddsAgain) {
-        return AddedAgain<F, S, kLayout>{part, in};
-      } else {
-        return static_cast<const RegisterRow<F, S>&>(part);
-      }
-    };
     in.start_columns(t, p, cols);
-    start(p);
+    RegisterRow<F, S> part;
+    in.start(t, p, part);
     for (unsigned round = 0;; ++round) {
       const unsigned half = round % 2, later = queue.take(round + queue.kGiven);
       // The threads that send it get it from the first one.
       if (threadIdx.x < warp::kWidth) taken = warp::reduce(taken, warp::kWidth, Sum{});
       if (round == 0) cluster::wait();
       in.wait(round == 0);
-      if constexpr (S::kAddsAgain) {
-        if (t.sum) store_rows(t.sum, held(), p);
-        part.end_pass(c.eps);
-      } else {
-        take<F, S, kLayout>(part, in, t, p, t.sum);
-      }
+      take<F, S, kLayout>(part, in, t, p, t.sum);
+      if constexpr (S::kAddsAgain) part.end_pass(c.eps);
       const P after = slice_of<F, S, kLayout>(min(next, queue.rows - 1), cols);
-      if (!S::kAddsAgain && next < queue.rows) start(after);
+      if (!S::kAddsAgain && next < queue.rows) in.start(t, after, part);
       PartialSum block;
       if constexpr (F::kCentered) {
-        float sum[1] = {sum_of(held(), p, [](float x) { return x; })};
+        float sum[1] = {sum_of(part, p, [](float x) { return x; })};
         row_cluster::sum_of_block(sum, of_warp[half]);
         block = {sum[0], elements_of<S>(p, cluster::rank())};
         part.end_pass(sum[0]);
       }
       const float mean = part.subtract(block.mean());
-      float squares[1] = {sum_of(held(), p, [=](float x) { return (x - mean) * (x - mean); })};
+      float squares[1] = {sum_of(part, p, [=](float x) { return (x - mean) * (x - mean); })};
       row_cluster::sum_of_block(squares, of_warp[half] + 1);
       part.end_pass(squares[0]);
       const auto finish = [&](auto& gains, const auto& ask) {
         Scale<float> by =
             scale_of_blocks<F, S>(block.sum, squares[0], taken, p, c, rooms[half], round / 2, ask);
         by.mean -= block.mean() - mean;
-        write<F>(held(), by, t, gains, p);
+        write(part, by, t, gains, p);
       };
       if constexpr (S::kKeeps) {
         finish(in, [] {});
@@ -258,7 +233,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
         finish(gains, [&] { gains.start(t, p); });
       }
       if (next >= queue.rows) return;
-      if (S::kAddsAgain) start(after);
+      if (S::kAddsAgain) in.start(t, after, part);
       row_cluster::reopen(rooms[half]);
       p = after;
       next = taken;

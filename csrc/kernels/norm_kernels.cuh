@@ -75,7 +75,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kBlock, S::kBlocks)
   gains.start(t, p);
   take(part, in, t, p, live ? t.sum : nullptr);
   const Scale<float> by = scale_of(part, p, c, shared[0], shared[1]);
-  if (live) write<F>(part, by, t, gains, p);
+  if (live) write(part, by, t, gains, p);
 }
 
 using General = Schedule<2, 1024, 0>;
@@ -163,7 +163,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(General::kMost, General::kBlocks)
         by = scale_of<F>(own, c, shared[0], shared[buffer]);
         writes = true;  // start with this part: it is still in registers
       }
-      if (live) write<F>(part, by, t, gains, p);
+      if (live) write(part, by, t, gains, p);
       if (p.start == 0) break;
       p.start -= step;
     }

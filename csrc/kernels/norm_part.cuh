@@ -244,15 +244,27 @@ struct RegisterVector<T, true> {
   }
 };
 
+template <class T>
+FUSEDOPS_DEVICE void add(Accumulator<T> (&x)[kLanes<T>], const Vector<T>& other) {
+  Accumulator<T> y[kLanes<T>];
+  widen(y, other);
+#pragma unroll
+  for (int i = 0; i < kLanes<T>; ++i) x[i] += y[i];
+}
+
 template <class F, class S>
 struct RegisterRow {
   using T = typename F::T;
-  using By = S;
   RegisterVector<T, S::kPacked> vector[S::kVectors];
   Accumulator<T> edge;  // an element outside the whole vectors
+  // With S::kAddsAgain what is added to the vectors, in shared memory: S::kMost from one to the
+  // next.
+  const Vector<T>* added = nullptr;
 
-  FUSEDOPS_DEVICE void get(int k, Accumulator<T> (&x)[kLanes<T>]) const { vector[k].get(x); }
-
+  FUSEDOPS_DEVICE void get(int k, Accumulator<T> (&x)[kLanes<T>]) const {
+    vector[k].get(x);
+    if constexpr (S::kAddsAgain) add(x, added[k * S::kMost]);
+  }
   // Starts to load packed elements.
   template <class P>
   FUSEDOPS_DEVICE void start(const T* from, const P& p) {
@@ -279,14 +291,6 @@ struct RegisterRow {
   }
 };
 
-template <class T>
-FUSEDOPS_DEVICE void add(Accumulator<T> (&x)[kLanes<T>], const Vector<T>& other) {
-  Accumulator<T> y[kLanes<T>];
-  widen(y, other);
-#pragma unroll
-  for (int i = 0; i < kLanes<T>; ++i) x[i] += y[i];
-}
-
 // Adds up the loaded inputs. Stores the sum in `sum` unless that is null.
 template <class F, class S, RowLayout kLayout, class In>
 FUSEDOPS_DEVICE void take(RegisterRow<F, S>& part, In& in, const Tensors<typename F::T>& t,
@@ -297,16 +301,19 @@ FUSEDOPS_DEVICE void take(RegisterRow<F, S>& part, In& in, const Tensors<typenam
 #pragma unroll
   for (int k = 0; k < S::kVectors; ++k) {
     if (p.skips(k)) continue;
-    if constexpr (S::kPacked) {
+    A x[V];
+    if constexpr (S::kAddsAgain) {
+      part.get(k, x);
+    } else if constexpr (S::kPacked) {
       part.vector[k].put(in.x_of(k));
     } else {
-      A x[V];
       widen(x, in.x_of(k));
       if (F::adds_bias(t)) add(x, in.next_bias(k, t, p));
       if (F::adds_residual(t)) add(x, in.residual_of(k));
-      if (F::kAdds != Adds::nothing && sum && p.has(k))
-        store(p.template own_of_row<S>(sum, k), narrow<T>(x));
       part.vector[k].put(x);
+    }
+    if (F::kAdds != Adds::nothing && sum && p.has(k)) {
+      store(p.template own_of_row<S>(sum, k), narrow<T>(x));
     }
   }
   part.edge = 0;
@@ -319,11 +326,12 @@ FUSEDOPS_DEVICE void take(RegisterRow<F, S>& part, In& in, const Tensors<typenam
 }
 
 // The sum over the thread's elements of `of(element)`.
-template <class Row, class T, RowLayout kLayout, class Of>
-FUSEDOPS_DEVICE Accumulator<T> sum_of(const Row& part, const RowSlice<T, kLayout>& p, Of of) {
-  using A = Accumulator<T>;
-  using S = typename Row::By;
-  constexpr int V = kLanes<T>;
+template <class F, class S, RowLayout kLayout, class Of>
+FUSEDOPS_DEVICE Accumulator<typename F::T> sum_of(const RegisterRow<F, S>& part,
+                                                  const RowSlice<typename F::T, kLayout>& p,
+                                                  Of of) {
+  using A = Accumulator<typename F::T>;
+  constexpr int V = kLanes<typename F::T>;
   constexpr int kFirst = S::kClusters ? 2 : 0;  // fewer additions, but more registers
   A sum = p.has_edge() ? of(part.edge) : 0;
 #pragma unroll
@@ -342,21 +350,12 @@ FUSEDOPS_DEVICE Accumulator<T> sum_of(const Row& part, const RowSlice<T, kLayout
   return sum;
 }
 
-template <class Row, class T, RowLayout kLayout>
-FUSEDOPS_DEVICE void store_rows(T* to, const Row& part, const RowSlice<T, kLayout>& p) {
-#pragma unroll
-  for (int k = 0; k < Row::By::kVectors; ++k) {
-    Accumulator<T> x[kLanes<T>];
-    part.get(k, x);
-    if (p.has(k)) store(p.template own_of_row<typename Row::By>(to, k), narrow<T>(x));
-  }
-}
-
 // The gains must have been started.
-template <class F, class Row, class T, RowLayout kLayout, class A, class From>
-FUSEDOPS_DEVICE void write(const Row& part, const Scale<A>& by, const Tensors<T>& t, From& gains,
-                           const RowSlice<T, kLayout>& p) {
-  using S = typename Row::By;
+template <class F, class S, RowLayout kLayout, class A, class From>
+FUSEDOPS_DEVICE void write(const RegisterRow<F, S>& part, const Scale<A>& by,
+                           const Tensors<typename F::T>& t, From& gains,
+                           const RowSlice<typename F::T, kLayout>& p) {
+  using T = typename F::T;
   constexpr int V = kLanes<T>;
   [[maybe_unused]] const A near_zero = -by.mean * by.scale;
 #pragma unroll

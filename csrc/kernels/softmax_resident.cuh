@@ -303,7 +303,9 @@ struct BlockRoom {
     return peak_of_row<float>(own, factor, static_cast<int>(blockDim.x), of_warp);
   }
 };
-// The warps of a cluster send their peaks to all its blocks.
+
+// The warps of a cluster send their peaks to all its blocks: a step by way of each block would take
+// longer.
 template <class S>
 struct ClusterRoom {
   static constexpr int kWarps = S::kMost / warp::kWidth;  // of a block, at most
@@ -326,8 +328,6 @@ struct ClusterRoom {
       cluster::send({own.top, own.sum}, of_warp[to], box, lane);
     }
     cluster::receive(box, 0);
-    // They are read twice, as registers are full of the row.
-    Peak<float> all{kNothing<float>, 0};
     const auto each = [&](const auto& take) {
 #pragma unroll 4
       for (int i = 0; i < kOfLane; ++i) {
@@ -335,10 +335,11 @@ struct ClusterRoom {
         if (at < warps * cluster::size()) take(of_warp[at]);
       }
     };
-    each([&](const float2& peak) { all.top = fmaxf(all.top, peak.x); });
-    all.top = base_of(warp::reduce(all.top, warp::kWidth, Max{}));
-    each([&](const float2& peak) { all.sum += peak.y * two_to((peak.x - all.top) * factor); });
-    return {all.top, warp::reduce(all.sum, warp::kWidth, Sum{})};
+    Peak<float> of_lane{kNothing<float>, 0};
+    each([&](const float2& peak) { of_lane.top = fmaxf(of_lane.top, peak.x); });
+    const float base = base_of(of_lane.top);
+    each([&](const float2& peak) { of_lane.sum += peak.y * two_to((peak.x - base) * factor); });
+    return softmax_row::merged(of_lane, factor, warp::kWidth);
   }
 };
 template <class S>
