@@ -263,7 +263,7 @@ struct RegisterRow {
 
   FUSEDOPS_DEVICE void get(int k, Accumulator<T> (&x)[kLanes<T>]) const {
     vector[k].get(x);
-    if constexpr (S::kAddsAgain) add(x, added[k * S::kMost]);
+    if constexpr (S::kAddsAgain) add(x, added[k * blockDim.x]);
   }
   // Starts to load packed elements.
   template <class P>
