@@ -1,8 +1,8 @@
 """Compiles the peers of many cells side by side, before anything is timed.
 
 Processes of their own fill the compilers' caches on disk; the timing process then finds every
-graph, kernel and tuned configuration there. Compilers run side by side. What is measured to choose a
-configuration runs alone on the GPU, behind a lock, so a peer is tuned as well as by itself.
+graph, kernel and tuned configuration there. Compilers run side by side. What is measured to choose
+a configuration runs alone on the GPU, behind a lock, so a peer is tuned as well as by itself.
 """
 
 import fcntl
