@@ -19,9 +19,15 @@ row_cluster::ClusterLayout shared_by(const Softmax& call) {
   return row_cluster::layout_of<S>(vectors, S::kPacked ? 0 : 1);
 }
 
-// Whether its row is too long for ClusterRows.
+// The same with ClusterRowsOf. A row that is too long for it has more threads.
+inline row_cluster::ClusterLayout shared_by_cluster_rows(const Softmax& call) {
+  return call.dtype == DType::float32 && is_plain(call)
+             ? shared_by<ClusterRowsOf<float, false>>(call)
+             : shared_by<ClusterRowsOf<half, false>>(call);
+}
+
 inline bool is_longest(const Softmax& call) {
-  return shared_by<ClusterRows>(call).threads > ClusterRows::kMost;
+  return shared_by_cluster_rows(call).threads > ClusterRows<8>::kMost;
 }
 
 // Not shared are short rows, those of GPUs without clusters, and those of calls that would leave
@@ -31,7 +37,7 @@ inline bool is_shared(const Softmax& call) {
   if (call.keys <= kMostKeys || !is_narrow(call.keys) || !gpu::has_clusters()) return false;
   const bool longest = is_longest(call);
   if (longest && !is_plain(call)) return false;  // they gain little by their many kernels
-  const auto by = longest ? shared_by<LongestRows>(call) : shared_by<ClusterRows>(call);
+  const auto by = longest ? shared_by<LongestRows>(call) : shared_by_cluster_rows(call);
   const std::int64_t blocks = call.rows() * by.cluster;
   return by.threads <= LongestRows::kMost && blocks >= kLeast && blocks <= gpu::kMostBlocks;
 }
@@ -129,7 +135,8 @@ gpu::Status launch_resident(const Softmax& call, Masking masking, void* y, const
 template <class T>
 gpu::Status launch_shared(const Softmax& call, Masking masking, void* y, const void* scores,
                           gpu::Stream stream) {
-  using S = ClusterRows;
+  using Alone = ClusterRowsOf<T, false>;
+  using Masked = ClusterRowsOf<T, true>;
   const auto launch = [&](SoftmaxKernel<T> kernel, const row_cluster::ClusterLayout& by) {
     return row_cluster::launch(kernel, call.rows(), by, stream, static_cast<T*>(y),
                                static_cast<const T*>(scores), static_cast<unsigned>(call.rows()),
@@ -141,23 +148,23 @@ gpu::Status launch_shared(const Softmax& call, Masking masking, void* y, const v
   const auto kernel = [&]() -> SoftmaxKernel<T> {
     switch (masking) {
       case Masking::plain:
-        if (call.keys % kLanes<T> == 0) return &softmax_kernel<T, S, Masking::plain>;
+        if (call.keys % kLanes<T> == 0) return &softmax_kernel<T, Alone, Masking::plain>;
         [[fallthrough]];
       case Masking::ragged:
-        return &softmax_kernel<T, S, Masking::ragged>;
+        return &softmax_kernel<T, Alone, Masking::ragged>;
       case Masking::boolean:
-        return &softmax_kernel<T, S, Masking::boolean>;
+        return &softmax_kernel<T, Masked, Masking::boolean>;
       case Masking::float32:
-        if constexpr (sizeof(T) == 2) return &softmax_kernel<T, S, Masking::float32>;
+        if constexpr (sizeof(T) == 2) return &softmax_kernel<T, Masked, Masking::float32>;
         [[fallthrough]];
       case Masking::like_scores:
-        return &softmax_kernel<T, S, Masking::like_scores>;
+        return &softmax_kernel<T, Masked, Masking::like_scores>;
       case Masking::any:
         break;
     }
-    return &softmax_kernel<T, S, Masking::any>;
+    return &softmax_kernel<T, Masked, Masking::any>;
   };
-  return launch(kernel(), shared_by<S>(call));
+  return launch(kernel(), shared_by_cluster_rows(call));
 }
 
 template <class T>

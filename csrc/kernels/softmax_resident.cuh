@@ -23,12 +23,16 @@ struct LongRows {
   static constexpr bool kPacked = sizeof(T) == 2, kClusters = false;
   static constexpr int kVectors = 8, kMost = kPacked ? 512 : 1024, kBlocks = kPacked ? 2 : 1;
 };
-// The threads of a cluster share a row. Three blocks of a multiprocessor, each with 32 KiB of a row
-// in registers, keep memory busy; measured (H200). Longer rows take what registers there are.
+// The threads of a cluster share a row. Three blocks of a multiprocessor, each with 16 Ki scores of
+// a row in registers, keep memory busy; measured (H200). A mask leaves room for 8 vectors a thread
+// of any type. Longer rows take what registers there are.
+template <int kCount>
 struct ClusterRows {
   static constexpr bool kPacked = false, kClusters = true;
-  static constexpr int kVectors = 8, kMost = 256, kBlocks = 3;
+  static constexpr int kVectors = kCount, kMost = 256, kBlocks = 3;
 };
+template <class T, bool kMasked>
+using ClusterRowsOf = ClusterRows<kMasked ? 8 : 64 / kLanes<T>>;
 struct LongestRows {
   static constexpr bool kPacked = true, kClusters = true;
   static constexpr int kVectors = 8, kMost = 1024, kBlocks = 1;
