@@ -1,8 +1,8 @@
 // One decode step of attention over a cache of keys and values. For each sequence and query head
 //   out [head_dim] = softmax(scale K q + alibi + mask) V
 // where q is the new token's, and K and V [keys, head_dim] are the cache's with the token's own
-// row. q and k are rotated first. Blocks share the keys of a sequence; the last one of them merges
-// the partial results (attention_merge.cuh).
+// row. q and k are rotated first. Blocks share the keys of a sequence, and merge their partial
+// results (attention_merge.cuh): the last one of them does, or in a cluster each for some heads.
 #include <algorithm>
 #include <limits>
 
@@ -48,8 +48,9 @@ namespace attention_detail {
 using namespace attention;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr int kMostSlots = 6;   // tiles of a warp in flight
-constexpr int kLeastTiles = 4;  // of a block: merging a block costs as much; measured (H200)
+constexpr int kMostSlots = 6;        // tiles of a warp in flight
+constexpr int kLeastTiles = 4;       // of a block: merging a block costs as much; measured (H200)
+constexpr int kMostInCluster = 128;  // elements of a head; wider ones have no kernel for clusters
 
 // The parameters of a launch.
 struct StepParams {
@@ -81,18 +82,20 @@ template <class T, int D>
 using LayoutOfArch = StepLayout<T, D, tensor_core::kSupported>;
 
 // Merges the results of the block's warps, and writes them: to `results`, if no other block shares
-// the sequence. Else the last of the `busy` blocks that do merges their results.
-template <class T, int D>
+// the sequence. Else the last of the `busy` blocks that do merges their results, or in a cluster
+// each of them, with a mailbox, for the heads that are its own.
+template <class T, int D, bool kInCluster>
 FUSEDOPS_DEVICE void merge_and_write(const StepParams& params, const BlockHeads& block,
                                      const Partials& partials, const char* rooms, int of_warp,
-                                     int busy, int pair, T* results, int dim) {
+                                     int busy, int pair, T* results, int dim,
+                                     [[maybe_unused]] cluster::Mailbox& box) {
   constexpr int kWarps = LayoutOfArch<T, D>::kWarps, kThreads = LayoutOfArch<T, D>::kThreads;
   const int split = static_cast<int>(blockIdx.x);
-  // Calls body(head, d) with two dimensions of a head for each thread.
-  const auto each = [&](const auto& body) {
+  // Calls body(head, d) with two dimensions of one of `heads` heads for each thread.
+  const auto each = [&](int heads, const auto& body) {
     const int lane = static_cast<int>(threadIdx.x) % warp::kWidth;
 #pragma unroll 1
-    for (int at = of_warp * warp::kWidth; at < block.heads * (D / 2); at += kThreads) {
+    for (int at = of_warp * warp::kWidth; at < heads * (D / 2); at += kThreads) {
       body(at / (D / 2), at % (D / 2) * 2 + lane * 2);
     }
   };
@@ -103,33 +106,51 @@ FUSEDOPS_DEVICE void merge_and_write(const StepParams& params, const BlockHeads&
     if (d < dim) to[0] = narrow<T>(own.x * inverse);
     if (d + 1 < dim) to[1] = narrow<T>(own.y * inverse);
   };
-  each([&](int head, int d) {
+  const auto write_merged = [&](int head, int d, int of_partials) {
+    write(head, d, merge_blocks(partials, busy, of_partials, min(d, partials.row - 1) / 4 * 4));
+  };
+  if (kInCluster && busy > 1) cluster::wait();
+  each(block.heads, [&](int head, int d) {
     const Merged all = merge_warps<kWarps, D>(rooms, params.room, head, d / 4 * 4);
     if (busy == 1) {
       write(head, d, all);
     } else if (d < partials.row) {
-      *reinterpret_cast<float2*>(partials.out(split, head) + d) = all.own();
-      if (d == 0) partials.peak(split, head) = all.peak;
+      const int at = kInCluster ? head / busy : head;
+      const float2 own = all.own(), peak{all.peak.top, all.peak.sum};
+      float2& to = *reinterpret_cast<float2*>(partials.out(split, at) + d);
+      float2& peak_to = *reinterpret_cast<float2*>(&partials.peak(split, at));
+      if constexpr (kInCluster) {
+        cluster::send(own, to, box, head % busy);
+        if (d == 0) cluster::send(peak, peak_to, box, head % busy);
+      } else {
+        to = own;
+        if (d == 0) peak_to = peak;
+      }
     }
   });
-  if (busy > 1 && last_of(params.counters + pair, busy)) {
-    each([&](int head, int d) {
-      write(head, d, merge_blocks(partials, busy, head, min(d, partials.row - 1) / 4 * 4));
-    });
+  if (busy == 1) return;
+  if constexpr (kInCluster) {
+    const int own = heads_of(split, busy, block.heads);
+    if (own > 0) cluster::receive(box, 0);
+    each(own, [&](int i, int d) { write_merged(split + i * busy, d, i); });
+  } else if (last_of(params.counters + pair, busy)) {
+    each(block.heads, [&](int head, int d) { write_merged(head, d, head); });
   }
 }
 
 // blockIdx.x is a share of the keys; y a head of the cache and a chunk of the query heads that
 // share it; z a sequence. The warps of all blocks that share the keys take tiles of keys in turn,
 // so that all get equally many. The new token is a key like the others: its row is put into its
-// tile, because the cache may not have it yet.
-template <class T, int D>
+// tile, because the cache may not have it yet. With kInCluster the blocks that share the keys are a
+// cluster.
+template <class T, int D, bool kInCluster>
 __global__ void FUSEDOPS_LAUNCH_BOUNDS((LayoutOfArch<T, D>::kThreads),
                                        (LayoutOfArch<T, D>::kResident))
     step_kernel(T* out, const T* qkv, const StepParams params) {
   using F = LayoutOfArch<T, D>;
   using Engine = typename F::Engine;
   constexpr int kKeys = Engine::kKeys, kWarps = F::kWarps, kThreads = F::kThreads;
+  if constexpr (kInCluster && !cluster::kSupported) return;
   FUSEDOPS_DYNAMIC_SHARED(char, memory);
   auto& token = *reinterpret_cast<Token<T, D>*>(memory);
   char* const rooms = memory + sizeof(token);
@@ -170,6 +191,15 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS((LayoutOfArch<T, D>::kThreads),
   const int first_tile = scores.first / kKeys;
   const int tiles = position / kKeys - first_tile + 1;  // the last contains the token
   const int busy = min(splits, (tiles + kLeastTiles - 1) / kLeastTiles);
+  __shared__ cluster::Mailbox box;
+  if (kInCluster && busy > 1) {
+    const int own = heads_of(split, busy, block.heads);
+    if (threadIdx.x == 0 && own > 0) {
+      cluster::open(box, busy * own * (row + Partials::kPeakFloats));
+    }
+    cluster::arrive_relaxed();
+    if (split >= busy) cluster::wait();
+  }
   if (split < busy) {
     const int step = busy * kWarps * kKeys;
     int key = (first_tile + of_warp * busy + split) * kKeys;
@@ -201,8 +231,14 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS((LayoutOfArch<T, D>::kThreads),
     engine.write(*reinterpret_cast<WarpResult<D>*>(rooms + of_warp * params.room));
     __syncthreads();
     Partials partials{params.partials, min(params.group, kHeads), row};
-    partials.data += static_cast<std::int64_t>(pair) * splits * partials.step();
-    merge_and_write<T, D>(params, block, partials, rooms, of_warp, busy, pair, results, dim);
+    if constexpr (kInCluster) {  // for the heads that are the block's own
+      partials = {reinterpret_cast<float*>(rooms + kWarps * params.room),
+                  (block.heads + busy - 1) / busy, row};
+    } else {
+      partials.data += static_cast<std::int64_t>(pair) * splits * partials.step();
+    }
+    merge_and_write<T, D, kInCluster>(params, block, partials, rooms, of_warp, busy, pair, results,
+                                      dim, box);
   }
   if (call.advance) {  // after all blocks of the sequence have read the position
     std::int32_t* const counter = params.counters + gridDim.z * of_sequence + block.batch;
@@ -214,13 +250,14 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS((LayoutOfArch<T, D>::kThreads),
 
 // The numbers of a StepLayout that the launch depends on.
 struct StepSizes {
-  int warps, resident;
-  int token, tile, result;  // bytes
+  int warps, resident, keys;  // keys of a tile
+  int token, tile, result;    // bytes
 
   template <class T, int D, bool kModern>
   static constexpr StepSizes of() {
     using F = StepLayout<T, D, kModern>;
-    return {F::kWarps, F::kResident, sizeof(Token<T, D>), F::Tiles::kBytes, sizeof(WarpResult<D>)};
+    return {F::kWarps,           F::kResident,     F::Engine::kKeys,
+            sizeof(Token<T, D>), F::Tiles::kBytes, sizeof(WarpResult<D>)};
   }
 };
 
@@ -237,15 +274,27 @@ gpu::Status plan(const StepSizes& sizes, std::int64_t room, StepParams& params,
   const int resident = pairs > processors ? sizes.resident : 1;
   status = gpu::shared_memory(resident, memory);
   if (status != gpu::kSuccess) return status;
-  params.slots = std::clamp((memory - sizes.token) / sizes.warps / sizes.tile, 1, kMostSlots);
-  params.room = std::max(params.slots * sizes.tile, sizes.result);
-  const std::int64_t one = Partials::floats_of(std::min(params.group, kHeads), attention.cache.row);
-  const int splits = splits_of(pairs, processors * resident, room / one);
+  const int together = std::min(params.group, kHeads), row = attention.cache.row;
+  const std::int64_t one = Partials::floats_of(together, row);
+  int splits = splits_of(pairs, processors * resident, room / one);
   constexpr std::int64_t kFew = 4 << 20;  // bytes of 16-bit keys
-  params.short_caches = pairs * attention.cache.capacity * attention.cache.row * 2 <= kFew;
+  params.short_caches = pairs * attention.cache.capacity * row * 2 <= kFew;
+  // The blocks that a full cache has work for are a cluster, if they may be one.
+  const std::int64_t tiles = ceil_div(attention.cache.capacity, sizes.keys);
+  const std::int64_t needed = ceil_div(tiles, kLeastTiles);
+  int merged = 0;  // bytes of the partial results that a block merges
+  if (row <= kMostInCluster && params.short_caches && needed > 1 && needed <= splits &&
+      needed <= cluster::kAlwaysAllowed && gpu::has_clusters()) {
+    splits = static_cast<int>(needed);
+    blocks.cluster = splits;
+    merged = (together + splits) * (row + 4) * static_cast<int>(sizeof(float));
+  }
+  params.slots =
+      std::clamp((memory - sizes.token - merged) / sizes.warps / sizes.tile, 1, kMostSlots);
+  params.room = std::max(params.slots * sizes.tile, sizes.result);
   blocks.grid = dim3(splits, heads, attention.batch);
   blocks.threads = dim3(sizes.warps * warp::kWidth);
-  blocks.shared = sizes.token + sizes.warps * params.room;
+  blocks.shared = sizes.token + sizes.warps * params.room + merged;
   return gpu::kSuccess;
 }
 
@@ -257,7 +306,10 @@ gpu::Status launch_step(StepParams params, void* out, const void* qkv, std::int6
       plan(gpu::has_tensor_cores() ? StepSizes::of<T, D, true>() : StepSizes::of<T, D, false>(),
            room, params, blocks);
   if (status != gpu::kSuccess) return status;
-  auto* const kernel = &step_kernel<T, D>;
+  auto* kernel = &step_kernel<T, D, false>;
+  if constexpr (D <= kMostInCluster) {
+    if (blocks.cluster > 1) kernel = &step_kernel<T, D, true>;
+  }
   status = gpu::allow_shared(kernel, blocks.shared);
   if (status != gpu::kSuccess) return status;
   return overlap::launch(kernel, blocks, stream, static_cast<T*>(out), static_cast<const T*>(qkv),

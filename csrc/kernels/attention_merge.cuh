@@ -20,7 +20,8 @@ struct WarpResult {
   HeadPeak peak[kHeads];
 };
 
-// The results of the blocks that share a sequence, in global memory.
+// The results of the blocks that share a sequence: in global memory, or in a cluster those for the
+// heads of a block in its shared memory.
 struct Partials {
   static constexpr int kPeakFloats = 2;  // floats of a head's peak
 
@@ -39,6 +40,12 @@ struct Partials {
     return *reinterpret_cast<HeadPeak*>(out(block, heads) + head * kPeakFloats);
   }
 };
+
+// How many of `heads` heads block number `first` of a cluster of `blocks` merges: `first`, `first +
+// blocks` and so on.
+FUSEDOPS_DEVICE int heads_of(int first, int blocks, int heads) {
+  return max(heads - first + blocks - 1, 0) / blocks;
+}
 
 // Four dimensions of a head, merged from parts. Two neighbouring threads compute the same four
 // dimensions, from half the parts each.
