@@ -1,0 +1,303 @@
+// The gradients of a norm with respect to the rows, as in norm_backward.cu. Each row's mean and
+// deviation are stored too, for those of gamma and beta.
+#pragma once
+
+#include "kernels/norm.h"
+#include "kernels/norm_kernels.cuh"
+#include "kernels/norm_launch.cuh"
+
+namespace fusedops::kernels::norm_detail {
+
+using Backward = Schedule<1, 1024, 0>;
+
+// The gradient with respect to the rows. A row that fits into its threads' registers is read once;
+// a longer row is read three times: for its mean and deviation, for the sums, and for the result. A
+// thread holds its part of two rows, x and its gradient.
+template <class F>
+struct BackwardRow {
+  using T = typename F::T;
+  using A = Accumulator<T>;
+  static constexpr int V = kLanes<T>;
+  RegisterRow<F, Backward> x, grad;
+
+  FUSEDOPS_DEVICE static void load(RegisterRow<F, Backward>& part, const T* data,
+                                   const RowSlice<T, RowLayout::any>& p) {
+    Tensors<T> t{};
+    t.x = data;
+    Loads<F, Backward, RowLayout::any> in;
+    in.start(t, p);
+    take(part, in, t, p, static_cast<T*>(nullptr));
+  }
+
+  // Turns x into the normalised row n, and grad into g = grad gamma.
+  FUSEDOPS_DEVICE void weigh(const T* gamma, const Scale<A>& by,
+                             const RowSlice<T, RowLayout::any>& p) {
+#pragma unroll
+    for (int k = 0; k < Backward::kVectors; ++k) {
+      if (p.skips(k)) continue;
+      A weight[V];
+      widen(weight, p.of_columns(gamma, k));
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        x.vector[k].lane[i] = (x.vector[k].lane[i] - by.mean) * by.scale;
+        grad.vector[k].lane[i] *= weight[i];
+      }
+    }
+    if (p.has_edge()) {
+      x.edge = (x.edge - by.mean) * by.scale;
+      grad.edge *= widen(gamma[p.edge_column()]);
+    }
+  }
+
+  // The sums of g and of g n over the thread's elements.
+  FUSEDOPS_DEVICE Two<A> sums(const RowSlice<T, RowLayout::any>& p) const {
+    Two<A> sum{};
+    if (p.has_edge()) sum = {grad.edge, grad.edge * x.edge};
+#pragma unroll
+    for (int k = 0; k < Backward::kVectors; ++k) {
+      if (p.skips(k)) continue;
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        const A g = grad.vector[k].lane[i];
+        sum = sum + Two<A>{g, g * x.vector[k].lane[i]};
+      }
+    }
+    return sum;
+  }
+
+  FUSEDOPS_DEVICE void write(const NormBackwardTensors& t, const Two<A>& means, A scale,
+                             const RowSlice<T, RowLayout::any>& p) const {
+    const auto of = [&](A g, A n) {
+      return scale * (g - (F::kCentered ? means.first : 0) - n * means.second);
+    };
+    const auto* more = static_cast<const T*>(t.grad_sum);
+    auto* out = static_cast<T*>(t.grad_x);
+#pragma unroll
+    for (int k = 0; k < Backward::kVectors; ++k) {
+      if (p.skips(k)) continue;
+      A result[V], add[V] = {};
+      if (more) widen(add, fusedops::load(p.of_row(more, k)));
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        result[i] = of(grad.vector[k].lane[i], x.vector[k].lane[i]) + add[i];
+      }
+      store(p.of_row(out, k), narrow<T>(result));
+    }
+    if (p.has_edge()) {
+      const std::int64_t at = p.row + p.edge_column();
+      out[at] = narrow<T>(of(grad.edge, x.edge) + (more ? widen(more[at]) : 0));
+    }
+  }
+};
+
+// A block has blockDim.y rows of blockDim.x threads, like general_kernel. It stores each row's mean
+// and deviation in `scales`.
+template <class F>
+__global__ void __launch_bounds__(Backward::kMost)
+    backward_row_kernel(const NormBackwardTensors t,
+                        Scale<Accumulator<typename F::T>>* __restrict__ scales, std::int64_t rows,
+                        std::int64_t cols, const Constants<Accumulator<typename F::T>> c) {
+  using T = typename F::T;
+  using A = Accumulator<T>;
+  __shared__ A shared[2][kMostWarps];
+  __shared__ Two<A> both[kMostWarps];
+  overlap::wait();
+  const auto* x = static_cast<const T*>(t.x);
+  const auto* grad = static_cast<const T*>(t.grad);
+  const auto* gamma = static_cast<const T*>(t.gamma);
+  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * blockDim.y; first < rows;
+       first += static_cast<std::int64_t>(gridDim.x) * blockDim.y) {
+    // Threads past the last row compute that row again and do not write: a reduction needs all
+    // threads of a warp.
+    const std::int64_t row = first + threadIdx.y;
+    const bool live = row < rows;
+    RowSlice<T, RowLayout::any> p(live ? row : rows - 1, cols);
+    const std::int64_t step = static_cast<std::int64_t>(Backward::kVectors) * blockDim.x;
+    const bool at_once = p.span.vectors <= step;
+    BackwardRow<F> part;
+    Moments<A> own;
+    for (; p.start == 0 || p.start < p.span.vectors; p.start += step) {
+      part.load(part.x, x, p);
+      gather(own, part.x, p);
+    }
+    const Scale<A> by = scale_of<F>(own, c, shared[0], shared[1]);
+    if (live && threadIdx.x == 0) scales[row] = by;
+    Two<A> sum{};
+    for (p.start = 0; p.start == 0 || p.start < p.span.vectors; p.start += step) {
+      if (!at_once) part.load(part.x, x, p);
+      part.load(part.grad, grad, p);
+      part.weigh(gamma, by, p);
+      sum = sum + part.sums(p);
+    }
+    sum = reduce_row<Sum>(sum, static_cast<int>(blockDim.x), both);
+    const Two<A> means{sum.first * c.inverse_n, sum.second * c.inverse_n};
+    for (p.start = 0; p.start == 0 || p.start < p.span.vectors; p.start += step) {
+      if (!at_once) {
+        part.load(part.x, x, p);
+        part.load(part.grad, grad, p);
+        part.weigh(gamma, by, p);
+      }
+      if (live) part.write(t, means, by.scale, p);
+    }
+  }
+}
+
+// Adds to the sums of (x - mean)^2, of g (x - mean), and of g if there are three, where g is
+// grad gamma.
+template <int kSums, int V>
+FUSEDOPS_DEVICE void add_products(float (&sums)[kSums], float (&x)[V], float (&g)[V],
+                                  const float (&gamma)[V], float mean) {
+  float squares = 0, product = 0, plain = 0;
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    x[i] -= mean;
+    g[i] *= gamma[i];
+    squares = fmaf(x[i], x[i], squares);
+    product = fmaf(g[i], x[i], product);
+    if constexpr (kSums > 2) plain += g[i];
+  }
+  sums[0] += squares;
+  sums[1] += product;
+  if constexpr (kSums > 2) sums[2] += plain;
+}
+
+// The sum of f over the lanes, in two chains.
+template <int V, class Of>
+FUSEDOPS_DEVICE float sum_of_lanes(const float (&x)[V], const Of& f) {
+  float even = 0, odd = 0;
+#pragma unroll
+  for (int i = 0; i < V; i += 2) {
+    even += f(x[i]);
+    odd += f(x[i + 1]);
+  }
+  return even + odd;
+}
+
+// The sums of a row, of whose blocks each passes its own: of squares, of g (x - mean) and, in a
+// centered norm, of g, relative to the mean of the block (PartialSum). Returns the row's mean.
+template <class F, int kSums, class Room>
+FUSEDOPS_DEVICE float sum_of_row(float (&sums)[kSums], const PartialSum& block,
+                                 const Constants<float>& c, Room& room, unsigned round) {
+  float mean = 0;
+  if constexpr (F::kCentered) {
+    float all[5] = {block.sum, block.count, sums[0], sums[1], sums[2]};
+    row_cluster::exchange(all, room, round, [] {});
+    const PartialSum one{all[0], all[1]};
+    mean = mean_of_row(one, c);
+    const float apart = one.mean() - mean;
+    sums[0] = fmaf(one.count, apart * apart, all[2]);
+    sums[1] = fmaf(apart, all[4], all[3]);
+    sums[2] = all[4];
+  } else {
+    row_cluster::exchange(sums, room, round, [] {});
+  }
+  row_cluster::sum_of_blocks(sums);
+  return mean;
+}
+
+// The gradient of an element x, by g = grad gamma.
+struct Slope {
+  float mean, scale, mean_g, mean_gn;
+
+  template <int kSums>
+  FUSEDOPS_DEVICE Slope(float mean, const float (&sums)[kSums], const Constants<float>& c)
+      : mean(mean), scale(math::inverse_sqrt(fmaf(sums[0], c.inverse_n, c.eps))) {
+    mean_g = kSums > 2 ? sums[kSums - 1] * c.inverse_n : 0;
+    mean_gn = sums[1] * scale * c.inverse_n;
+  }
+  FUSEDOPS_DEVICE float normalised(float x) const { return (x - mean) * scale; }
+  FUSEDOPS_DEVICE float of(float g, float x) const {
+    return scale * (g - mean_g - normalised(x) * mean_gn);
+  }
+};
+
+// The same for long rows, in clusters (row_cluster.cuh). Sums are taken relative to the mean of the
+// block (PartialSum). Those of g (x - mean) become those of g n once the deviation is known.
+template <class F, RowLayout kLayout>
+__global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
+    backward_cluster_kernel(const NormBackwardTensors t, Scale<float>* __restrict__ scales,
+                            std::int64_t cols, const Constants<float> c, unsigned held) {
+  if constexpr (cluster::kSupported) {
+    using T = typename F::T;
+    using Part = row_cluster::ClusterRow<2>;
+    constexpr int V = kLanes<T>, kSums = F::kCentered ? 3 : 2;  // of squares, g n, g
+    __shared__ float of_warp[kSums + 2][kMostWarps];
+    __shared__ row_cluster::BlockExchange<kSums + (F::kCentered ? 2 : 0)> room;
+    FUSEDOPS_DYNAMIC_SHARED(Packed, places);
+    overlap::wait_in_turn();
+    const auto* const x_data = static_cast<const T*>(t.x);
+    const auto* const grad_data = static_cast<const T*>(t.grad);
+    const auto* const gamma_data = static_cast<const T*>(t.gamma);
+    const auto* const more_data = static_cast<const T*>(t.grad_sum);
+    auto* const out = static_cast<T*>(t.grad_x);
+    const std::int64_t row = cluster::number();
+    const RowSlice<T, kLayout> p(row, cols);
+    const std::int64_t begin = p.row + p.span.head;
+    const Part part(places, held, static_cast<unsigned>(p.span.vectors));
+    const Packed* const in[2] = {as_packed(x_data + begin), as_packed(grad_data + begin)};
+    row_cluster::open(room);
+    part.start(in);
+    cluster::wait();
+    const bool has_edge = !p.kWhole && part.own < static_cast<unsigned>(p.span.edges);
+    const std::int64_t edge_column = p.span.template edge<V>(static_cast<int>(part.own));
+    float edge_x = 0, edge_g = 0;
+    if (has_edge) {
+      edge_x = widen(x_data[p.row + edge_column]);
+      edge_g = widen(grad_data[p.row + edge_column]) * widen(gamma_data[edge_column]);
+    }
+    float mean = 0;
+    PartialSum block{};
+    if constexpr (F::kCentered) {
+      float sum[2] = {edge_x, static_cast<float>(part.count() * V + has_edge)};
+      part.first_pass(in, [&](unsigned, const Part::OfInputs& of) {
+        float x[V];
+        widen<T>(x, of[0]);
+        sum[0] += sum_of_lanes(x, [](float each) { return each; });
+      });
+      row_cluster::sum_of_block(sum, of_warp + kSums);
+      block = {sum[0], sum[1]};
+      mean = block.mean();
+    }
+    Vector<T> gammas[Part::kBatch];
+    const auto ask = [&](unsigned v, int j) { gammas[j] = p.columns(gamma_data, v); };
+    float sums[kSums] = {};
+    const auto sum = [&](unsigned, const Part::OfInputs& of, int j) {
+      float x[V], g[V], gamma[V];
+      widen(gamma, gammas[j]);
+      widen<T>(x, of[0]);
+      widen<T>(g, of[1]);
+      add_products(sums, x, g, gamma, mean);
+    };
+    if constexpr (F::kCentered) {
+      part.next_pass(in, ask, sum);
+    } else {
+      part.first_pass(in, ask, sum);
+    }
+    if (has_edge) {
+      sums[0] += (edge_x - mean) * (edge_x - mean);
+      sums[1] += edge_g * (edge_x - mean);
+      if (F::kCentered) sums[kSums - 1] += edge_g;
+    }
+    row_cluster::sum_of_block(sums, of_warp);
+    mean = sum_of_row<F>(sums, block, c, room, 0);
+    const Slope slope(mean, sums, c);
+    if (part.own == 0) scales[row] = {slope.mean, slope.scale};
+    part.next_pass(in, ask, [&](unsigned v, const Part::OfInputs& of, int j) {
+      const std::int64_t to = begin + std::int64_t{v} * V;
+      float x[V], g[V], gamma[V], add[V] = {};
+      widen(gamma, gammas[j]);
+      if (more_data) widen(add, fusedops::load(more_data + to));
+      widen<T>(x, of[0]);
+      widen<T>(g, of[1]);
+#pragma unroll
+      for (int i = 0; i < V; ++i) x[i] = slope.of(g[i] * gamma[i], x[i]) + add[i];
+      store(out + to, narrow<T>(x));
+    });
+    if (has_edge) {
+      const std::int64_t to = p.row + edge_column;
+      out[to] = narrow<T>(slope.of(edge_g, edge_x) + (more_data ? widen(more_data[to]) : 0));
+    }
+  }
+}
+
+}  // namespace fusedops::kernels::norm_detail
