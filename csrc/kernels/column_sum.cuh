@@ -4,6 +4,7 @@
 
 #include "kernels/tiling.h"
 #include "kernels/vector.cuh"
+#include "platform/overlap.h"
 
 namespace fusedops {
 
@@ -58,8 +59,9 @@ __global__ void __launch_bounds__(kColumns* kRows)
   __shared__ A shared[kRows][kColumns];
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * kColumns + threadIdx.x;
   A sum = 0;
+  overlap::wait_in_turn();
   if (column < cols) {
-#pragma unroll 4
+#pragma unroll 16
     for (std::int64_t row = threadIdx.y; row < rows; row += kRows) {
       sum += partial[row * cols + column];
     }
@@ -85,8 +87,8 @@ template <class T>
 gpu::Status column_sum(T* out, const Accumulator<T>* partial, std::int64_t rows, std::int64_t cols,
                        int tail, std::int64_t tail_column, gpu::Stream stream) {
   using namespace column_sum_detail;
-  return gpu::launch(&column_sum_kernel<T>, ceil_div(cols, kColumns), dim3(kColumns, kRows), stream,
-                     out, partial, rows, cols, tail, tail_column);
+  return overlap::launch(&column_sum_kernel<T>, ceil_div(cols, kColumns), dim3(kColumns, kRows),
+                         stream, out, partial, rows, cols, tail, tail_column);
 }
 
 }  // namespace fusedops
