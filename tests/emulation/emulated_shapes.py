@@ -60,6 +60,16 @@ def test_rows_of_a_cluster(name, dtype):
         check_gradients(case, args, dtype)
 
 
+@pytest.mark.parametrize(
+    ("name", "dtype", "rows", "cols"),
+    [("layer_norm", torch.bfloat16, 140, 16_400), ("pre_rms_norm", torch.float32, 1100, 2048)],
+)
+def test_gradients_of_many_rows(name, dtype, rows, cols):
+    """Where there are clusters, a block or a cluster takes three of them."""
+    case = the_case(name)
+    check_gradients(case, case.inputs((rows, cols), dtype, CPU), dtype)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 @pytest.mark.parametrize("keys", [33_000, 33_001])
 def test_scores_of_a_cluster(keys, dtype):
