@@ -1,8 +1,8 @@
-"""Compiles the torch.compile peers of many cells side by side, before anything is timed.
+"""Compiles the peers of many cells side by side, before anything is timed.
 
-Processes of their own fill Inductor's caches on disk; the timing process then finds every graph,
-kernel and tuned configuration there. Compilers run side by side. What is measured to choose a
-configuration runs alone on the GPU, behind a lock, so a peer is tuned as well as by itself.
+Processes of their own fill the compilers' caches on disk; the timing process then finds every
+graph, kernel and tuned configuration there. Compilers run side by side. What is measured to choose
+a configuration runs alone on the GPU, behind a lock, so a peer is tuned as well as by itself.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ import torch
 from families import FAMILIES
 
 from kernelbench.case import DEVICE, Case, Choice
-from kernelbench.peers import MODES, compiled
+from kernelbench.peers import BY_SHAPE, contestants
 from kernelbench.record import LATE
 
 P = ParamSpec("P")
@@ -34,20 +34,20 @@ class Job:
         family: its name.
         operator: the operator's place in the family.
         dtype, shape: of the case, as it names them.
-        mode: of torch.compile, as tables name it.
+        peer: as tables name it.
     """
 
     family: str
     operator: int
     dtype: str
     shape: str
-    mode: str
+    peer: str
 
 
 def jobs_of(family: str, operator: int, case: Case) -> list[Job]:
-    """Both modes of a cell."""
-    modes = MODES if case.compiled else ()
-    return [Job(family, operator, case.dtype_name, case.shape_name, mode) for mode in modes]
+    """The peers of a cell that compile for its shape."""
+    peers = [peer for peer in contestants(case) if peer in BY_SHAPE]
+    return [Job(family, operator, case.dtype_name, case.shape_name, peer) for peer in peers]
 
 
 def case_of(job: Job) -> Case:
@@ -86,7 +86,7 @@ def _compile(job: Job) -> tuple[Job, str | None]:
     torch.compiler.reset()
     try:
         case = case_of(job)
-        compiled(case, job.mode)(*case.inputs(DEVICE))
+        contestants(case)[job.peer](*case.inputs(DEVICE))
         torch.cuda.synchronize()
     except Exception as error:
         return job, f"{type(error).__name__}: {error}".splitlines()[0][:200]

@@ -12,6 +12,8 @@ from kernelbench.case import Call, Case
 
 # By the names in tables and records. The second is what needs a whole search for each kernel.
 MODES = {"compile": None, "max-autotune": "max-autotune-no-cudagraphs"}
+# Those that compile for each shape; the others do once for a dtype, or at most a few kernels.
+BY_SHAPE = frozenset([*MODES, "quack"])
 
 PINS = Path(__file__).parents[1] / "peers.txt"
 CACHE_VARIABLES = (

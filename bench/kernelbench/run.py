@@ -55,16 +55,17 @@ class Run:
         return self.deadline - RESERVE_S - time.monotonic()
 
     def families(self, families: Sequence[Family]) -> None:
-        """Time and print them; each may take its part of what is left."""
+        """Time and print them; each may take of what is left the share that its cells are."""
+        cells = [[] if self.host_alone else list(self._cells(family)) for family in families]
         for at, family in enumerate(families):
             if self.left < 0:
                 names = ", ".join(family.name for family in families[at:])
                 print(f"{names}: left out, the time is up")
                 return
-            self._family(family, self.left / (len(families) - at))
+            rest = sum(map(len, cells[at:]))
+            self._family(family, cells[at], self.left * len(cells[at]) / max(rest, 1))
 
-    def _family(self, family: Family, seconds: float) -> None:
-        cells = [] if self.host_alone else list(self._cells(family))
+    def _family(self, family: Family, cells: Cells, seconds: float) -> None:
         without = self._compile(family, cells, min(LONGEST_COMPILE_S, COMPILE_SHARE * seconds))
         shown, peers = "", list[str]()
         for at, (_, case) in enumerate(cells):
@@ -105,7 +106,7 @@ class Run:
         missing = ahead.compile_all(every, self.workers, begun + seconds)
         took, done = time.monotonic() - begun, len(every) - len(missing)
         print(f"{family.name}: compiled {done} of {len(every)} peers in {took:.0f} s", flush=True)
-        return [{job.mode: missing[job] for job in of_cell if job in missing} for of_cell in jobs]
+        return [{job.peer: missing[job] for job in of_cell if job in missing} for of_cell in jobs]
 
     def _keep(self, found: record.Record) -> None:
         self.found = found
