@@ -84,7 +84,7 @@ template <class F, class S, RowLayout kLayout>
 struct InShared {
   using T = typename F::T;
   using P = RowSlice<T, kLayout>;
-  static constexpr int kInputs = F::kAdds == Adds::nothing ? 1 : 2;
+  static constexpr int kInputs = F::kAdds == Adds::nothing || S::kAddsAgain ? 1 : 2;
   static constexpr int kColumns = S::kKeeps ? (F::kCentered ? kInputs + 1 : 1) : 0;
   static constexpr unsigned kMore = P::kWhole ? 0 : 1;  // places beyond those of the threads
   EdgeLoads<F, kLayout> edge;
@@ -102,11 +102,15 @@ struct InShared {
       if (F::adds_bias(t)) copy_columns(t.bias, kBias, p, cols);
     }
   }
-  FUSEDOPS_DEVICE void start(const Tensors<T>& t, const P& p) {
+  FUSEDOPS_DEVICE void start(const Tensors<T>& t, const P& p, RegisterRow<F, S>& part) {
     copy(t.x, p, 0);
-    if (F::adds_residual(t)) copy(t.residual, p, 1);
+    if (kInputs > 1) copy(t.residual, p, 1);
     async_copy::commit_group();
     edge.start(t, p);
+    if constexpr (S::kAddsAgain) {
+      part.added = reinterpret_cast<const Vector<T>*>(place_of(0, 0));
+      part.start(t.residual, p);
+    }
     if constexpr (S::kKeeps) next_edge_gain.load(t, p);
   }
   // Must be called before the copies are used.
@@ -176,7 +180,8 @@ struct InShared {
   }
 };
 
-// Each cluster takes rows from `queue`. While it works on one, the next is copied.
+// Each cluster takes rows from `queue`. While it works on one, the next is copied, if there is
+// room.
 template <class F, class S, RowLayout kLayout>
 __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
     norm_cluster_kernel(const row_cluster::Queue queue, const Tensors<typename F::T> t, int cols,
@@ -192,17 +197,18 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
     P p = slice_of<F, S, kLayout>(queue.given(0), cols);
     InShared<F, S, kLayout> in;
     in.start_columns(t, p, cols);
-    in.start(t, p);
+    RegisterRow<F, S> part;
+    in.start(t, p, part);
     for (unsigned round = 0;; ++round) {
       const unsigned half = round % 2, later = queue.take(round + queue.kGiven);
       // The threads that send it get it from the first one.
       if (threadIdx.x < warp::kWidth) taken = warp::reduce(taken, warp::kWidth, Sum{});
       if (round == 0) cluster::wait();
       in.wait(round == 0);
-      RegisterRow<F, S> part;
       take<F, S, kLayout>(part, in, t, p, t.sum);
+      if constexpr (S::kAddsAgain) part.end_pass(c.eps);
       const P after = slice_of<F, S, kLayout>(min(next, queue.rows - 1), cols);
-      if (next < queue.rows) in.start(t, after);
+      if (!S::kAddsAgain && next < queue.rows) in.start(t, after, part);
       PartialSum block;
       if constexpr (F::kCentered) {
         float sum[1] = {sum_of(part, p, [](float x) { return x; })};
@@ -227,6 +233,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
         finish(gains, [&] { gains.start(t, p); });
       }
       if (next >= queue.rows) return;
+      if (S::kAddsAgain) in.start(t, after, part);
       row_cluster::reopen(rooms[half]);
       p = after;
       next = taken;

@@ -40,8 +40,9 @@ struct Schedules {
   using Cluster = If<kSums && F::kCentered,
                      KeepsColumns<InBlocks<WithBlocks<2, Schedule<4, 256, 0>>>>, LongCluster>;
   // And of whole vectors alone, as kernels take room.
-  using LargeCluster = If<kSums, LongCluster,
-                          InBlocks<If<F::kCentered, Schedule<16, 512, 2>, Schedule<8, 1024, 2>>>>;
+  using LargeCluster =
+      If<kSums, If<F::kCentered, LongCluster, InClusters<AddsAgain<Schedule<16, 512, 2>>>>,
+         InBlocks<If<F::kCentered, Schedule<16, 512, 2>, Schedule<8, 1024, 2>>>>;
   using Shifted = If<kSums, Schedule<2, 1024, 0>, Schedule<4, 1024, 1>>;
 };
 

@@ -244,12 +244,33 @@ struct RegisterVector<T, true> {
   }
 };
 
+template <class T>
+FUSEDOPS_DEVICE void add(Accumulator<T> (&x)[kLanes<T>], const Vector<T>& other) {
+  Accumulator<T> y[kLanes<T>];
+  widen(y, other);
+#pragma unroll
+  for (int i = 0; i < kLanes<T>; ++i) x[i] += y[i];
+}
+
 template <class F, class S>
 struct RegisterRow {
   using T = typename F::T;
   RegisterVector<T, S::kPacked> vector[S::kVectors];
   Accumulator<T> edge;  // an element outside the whole vectors
+  // With S::kAddsAgain what is added to the vectors, in shared memory: S::kMost from one to the
+  // next.
+  const Vector<T>* added = nullptr;
 
+  FUSEDOPS_DEVICE void get(int k, Accumulator<T> (&x)[kLanes<T>]) const {
+    vector[k].get(x);
+    if constexpr (S::kAddsAgain) add(x, added[k * blockDim.x]);
+  }
+  // Starts to load packed elements.
+  template <class P>
+  FUSEDOPS_DEVICE void start(const T* from, const P& p) {
+#pragma unroll
+    for (int k = 0; k < S::kVectors; ++k) vector[k].put(load(p.of_row(from, k)));
+  }
   // Subtracts `mean` from unpacked elements. Returns what is left to subtract.
   FUSEDOPS_DEVICE float subtract(float mean) {
     if constexpr (!S::kPacked) {
@@ -277,25 +298,22 @@ FUSEDOPS_DEVICE void take(RegisterRow<F, S>& part, In& in, const Tensors<typenam
   using T = typename F::T;
   using A = Accumulator<T>;
   constexpr int V = kLanes<T>;
-  const auto add = [](A(&x)[V], const Vector<T>& other) {
-    A y[V];
-    widen(y, other);
-#pragma unroll
-    for (int i = 0; i < V; ++i) x[i] += y[i];
-  };
 #pragma unroll
   for (int k = 0; k < S::kVectors; ++k) {
     if (p.skips(k)) continue;
-    if constexpr (S::kPacked) {
+    A x[V];
+    if constexpr (S::kAddsAgain) {
+      part.get(k, x);
+    } else if constexpr (S::kPacked) {
       part.vector[k].put(in.x_of(k));
     } else {
-      A x[V];
       widen(x, in.x_of(k));
       if (F::adds_bias(t)) add(x, in.next_bias(k, t, p));
       if (F::adds_residual(t)) add(x, in.residual_of(k));
-      if (F::kAdds != Adds::nothing && sum && p.has(k))
-        store(p.template own_of_row<S>(sum, k), narrow<T>(x));
       part.vector[k].put(x);
+    }
+    if (F::kAdds != Adds::nothing && sum && p.has(k)) {
+      store(p.template own_of_row<S>(sum, k), narrow<T>(x));
     }
   }
   part.edge = 0;
@@ -320,7 +338,7 @@ FUSEDOPS_DEVICE Accumulator<typename F::T> sum_of(const RegisterRow<F, S>& part,
   for (int k = 0; k < S::kVectors; ++k) {
     if (p.skips(k)) continue;
     A x[V];
-    part.vector[k].get(x);
+    part.get(k, x);
     A even = kFirst > 0 ? of(x[0]) : 0, odd = kFirst > 0 ? of(x[1]) : 0;
 #pragma unroll
     for (int i = kFirst; i < V; i += 2) {
@@ -344,7 +362,7 @@ FUSEDOPS_DEVICE void write(const RegisterRow<F, S>& part, const Scale<A>& by,
   for (int k = 0; k < S::kVectors; ++k) {
     if (p.skips(k)) continue;
     A x[V], gamma[V], beta[V];
-    part.vector[k].get(x);
+    part.get(k, x);
     const auto gain = gains.next(k, t, p);
     widen(gamma, gain.gamma);
     if constexpr (F::kCentered) widen(beta, gain.beta);

@@ -54,7 +54,7 @@ def test_inputs_that_lie_otherwise(case, dtype):
 def test_rows_of_a_cluster(name, dtype):
     """Rows that several blocks share where there are clusters, and their gradients."""
     case = the_case(name)
-    for rows, cols in ((2, 24_576), (2, 65_536), (9, 65_537)):
+    for rows, cols in ((2, 24_576), (2, 65_536), (9, 65_537), (3, 270_336)):
         args = case.inputs((rows, cols), dtype, CPU)
         assert_close(case.ours(*args), case.exact(*wide(args)), dtype, case)
         check_gradients(case, args, dtype)
