@@ -60,6 +60,26 @@ FUSEDOPS_DEVICE void widen(Accumulator<T> (&out)[kLanes<T>], const Packed& in) {
   widen(out, vector);
 }
 
+// The larger one of each two lanes; of a NaN and a number the number.
+template <class T>
+FUSEDOPS_DEVICE Packed larger(const Packed& a, const Packed& b) {
+  Packed out;
+  if constexpr (sizeof(T) == 2 && math::kHasPairs) {
+#pragma unroll
+    for (unsigned i = 0; i < kVectorBytes / sizeof(unsigned); ++i) {
+      out.word[i] = math::larger_pair<std::is_same_v<T, half>>(a.word[i], b.word[i]);
+    }
+  } else {
+    Accumulator<T> x[kLanes<T>], y[kLanes<T>];
+    widen<T>(x, a);
+    widen<T>(y, b);
+#pragma unroll
+    for (int i = 0; i < kLanes<T>; ++i) x[i] = fmax(x[i], y[i]);
+    out = pack(narrow<T>(x));
+  }
+  return out;
+}
+
 // `kCount` neighbours that go with a vector. Their type M may be narrower or wider than the
 // vector's.
 template <class M, int kCount>

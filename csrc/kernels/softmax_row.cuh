@@ -124,17 +124,6 @@ FUSEDOPS_DEVICE Peak<A> peak_of_row(Peak<A> of_warp, A factor, int threads, Peak
   return merged(lane < warps ? shared[lane] : Peak<A>{kNothing<A>, 0}, factor, lanes);
 }
 
-// Merges the peaks of the blocks of a cluster; each thread passes its block's. The result's `top`
-// is a base.
-FUSEDOPS_DEVICE Peak<float> peak_of_cluster(const Peak<float>& of_block, float factor,
-                                            row_cluster::BlockExchange<2>& room) {
-  float both[2] = {of_block.top, of_block.sum};
-  row_cluster::exchange(both, room);
-  // A block that drops all its keys has no maximum: -inf, not the 0 that stands in for it.
-  const Peak<float> one{both[1] == 0 ? kNothing<float> : both[0], both[1]};
-  return merged(one, factor, cluster::kMostBlocks);
-}
-
 // 1 / sum; 0 for a row that drops all keys.
 FUSEDOPS_DEVICE float inverse(float sum) { return sum == 0 ? 0 : math::reciprocal_fast(sum); }
 FUSEDOPS_DEVICE double inverse(double sum) { return sum == 0 ? 0 : 1 / sum; }

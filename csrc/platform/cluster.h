@@ -135,23 +135,36 @@ FUSEDOPS_DEVICE void reopen([[maybe_unused]] Mailbox& box, [[maybe_unused]] unsi
 #endif
 }
 
-// Sends a value to the place of `mine`, and word of it to the place of `box`, in a block of the
-// cluster. The sender may end before it arrives. In a launch without clusters this is an illegal
-// instruction.
-FUSEDOPS_DEVICE void send([[maybe_unused]] float value, [[maybe_unused]] float& mine,
+// Sends a float, or two at once as a float2, to the place of `mine`, and word of it to the place of
+// `box`, in a block of the cluster. The sender may end before it arrives. In a launch without
+// clusters this is an illegal instruction.
+template <class Floats>
+FUSEDOPS_DEVICE void send([[maybe_unused]] const Floats& value, [[maybe_unused]] Floats& mine,
                           [[maybe_unused]] Mailbox& box, [[maybe_unused]] unsigned block) {
+  static_assert(sizeof(Floats) == 4 || sizeof(Floats) == 8);
 #if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  model::mail_send(value, &mine, &box, block);
+  const auto* const from = reinterpret_cast<const float*>(&value);
+  auto* const to = reinterpret_cast<float*>(&mine);
+  for (unsigned i = 0; i < sizeof(Floats) / 4; ++i) model::mail_send(from[i], to + i, &box, block);
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   const auto here = static_cast<unsigned>(__cvta_generic_to_shared(&mine));
   const auto box_here = static_cast<unsigned>(__cvta_generic_to_shared(&box));
-  unsigned there, box_there;
+  unsigned there, box_there, bits[sizeof(Floats) / 4];
+  memcpy(bits, &value, sizeof(bits));
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(block));
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(box_there) : "r"(box_here), "r"(block));
-  asm volatile(
-      "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(there),
-      "r"(__float_as_uint(value)), "r"(box_there)
-      : "memory");
+  if constexpr (sizeof(Floats) == 4) {
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(there),
+        "r"(bits[0]), "r"(box_there)
+        : "memory");
+  } else {
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(
+            there),
+        "r"(bits[0]), "r"(bits[1]), "r"(box_there)
+        : "memory");
+  }
 #endif
 }
 

@@ -56,6 +56,28 @@ FUSEDOPS_DEVICE float from_bits(unsigned x) { return __uint_as_float(x); }
 // must have a depth of 1.
 FUSEDOPS_DEVICE unsigned unknown_zero(float after) { return to_bits(after) * threadIdx.z; }
 
+// Whether larger_pair() is an instruction.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && !defined(FUSEDOPS_MODEL)
+constexpr bool kHasPairs = true;
+#else
+constexpr bool kHasPairs = false;
+#endif
+
+// The larger ones of two pairs of 16-bit numbers, float16 or bfloat16; of a NaN and a number the
+// number.
+template <bool kHalf>
+FUSEDOPS_DEVICE unsigned larger_pair([[maybe_unused]] unsigned a, [[maybe_unused]] unsigned b) {
+  unsigned out = 0;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && !defined(FUSEDOPS_MODEL)
+  if constexpr (kHalf) {
+    asm("max.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+  } else {
+    asm("max.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+  }
+#endif
+  return out;
+}
+
 // 16 bits of ones for each byte that is 1, for two of the four bytes of a word: the first two if
 // `pair` is 0, else the last two. Each byte is 0 or 1.
 FUSEDOPS_DEVICE unsigned spread_bools(unsigned four, int pair) {
