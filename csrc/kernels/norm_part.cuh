@@ -257,13 +257,8 @@ struct RegisterRow {
   using T = typename F::T;
   RegisterVector<T, S::kPacked> vector[S::kVectors];
   Accumulator<T> edge;  // an element outside the whole vectors
-<<<<<<< HEAD
-  // With S::kAddsAgain what is added to the vectors, in shared memory: S::kMost from one to the
-  // next.
-=======
   // With S::kAddsAgain what is added to the vectors, in shared memory, as far apart as the block
   // has threads.
->>>>>>> main
   const Vector<T>* added = nullptr;
 
   FUSEDOPS_DEVICE void get(int k, Accumulator<T> (&x)[kLanes<T>]) const {
