@@ -1,6 +1,7 @@
 // softmax of rows that stay in registers, of a block's threads or a cluster's.
 #pragma once
 
+#include "kernels/row_cluster.cuh"
 #include "kernels/softmax_scores.cuh"
 #include "platform/overlap.h"
 #include "platform/shared.h"
@@ -213,19 +214,20 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     float z[V];
     widen<T>(z, most);
     top = fmaxf(top, largest(z));
-  }
+  } else {
 #pragma unroll
-  for (int k = 0; k < kVectors; ++k) {
-    if (kAgain || absent(k)) break;
-    if (k > 0 && k % kMasksTogether == 0) addend.forget(top);
-    float (&z)[V] = cached[kKeep ? k : 0];
-    const unsigned v = thread + k * threads;
-    if constexpr (kCopies) {
-      addend.complete(z, places[threadIdx.x + k * lanes], v, vectors, masks[k]);
-    } else {
-      addend.complete(z, raw[k], v, vectors);
+    for (int k = 0; k < kVectors; ++k) {
+      if (absent(k)) break;
+      if (k > 0 && k % kMasksTogether == 0) addend.forget(top);
+      float (&z)[V] = cached[kKeep ? k : 0];
+      const unsigned v = thread + k * threads;
+      if constexpr (kCopies) {
+        addend.complete(z, places[threadIdx.x + k * lanes], v, vectors, masks[k]);
+      } else {
+        addend.complete(z, raw[k], v, vectors);
+      }
+      top = fmaxf(top, largest(z));
     }
-    top = fmaxf(top, largest(z));
   }
   top = reduce_lanes(top, lanes, Max{});
   const Packed* const own = places + (threadIdx.x ^ math::unknown_zero(top));

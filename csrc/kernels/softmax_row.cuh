@@ -6,7 +6,6 @@
 
 #include "kernels/packed.cuh"
 #include "kernels/reduce.cuh"
-#include "kernels/row_cluster.cuh"
 #include "kernels/softmax.h"
 #include "kernels/unaligned.cuh"
 
