@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import fusedops
+from families import gradients
 
 EPS = 1e-5
 # Rows that several blocks share: 512 MiB in 16 bits, and an odd one.
@@ -145,5 +146,6 @@ FAMILY = Family(
         Operator("layer_norm", _layer_norm_case, SHAPES),
         Operator("layer_norm_residual", _layer_norm_residual_case, SHAPES),
         Operator("layer_norm_residual_store", _layer_norm_residual_store_case, SHAPES),
+        *gradients.NORMS,
     ),
 )

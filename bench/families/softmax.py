@@ -8,6 +8,7 @@ from kernelbench.peers import library
 from torch import Tensor
 
 import fusedops
+from families import gradients
 
 SCALE = 0.125
 LIGER = library("liger_kernel.ops.softmax", "LigerSoftmaxFunction", "apply")
@@ -125,5 +126,6 @@ FAMILY = Family(
             shapes=LARGE,
             dropped=lambda shape: (*shape[:2], shape[2] * (shape[2] - 1) // 2),
         ),
+        gradients.SOFTMAX,
     ),
 )

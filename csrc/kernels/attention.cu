@@ -10,6 +10,7 @@
 #include "kernels/attention_merge.cuh"
 #include "kernels/attention_plain.cuh"
 #include "kernels/attention_tensor.cuh"
+#include "kernels/tiling.h"
 #include "kernels/types.h"
 #include "kernels/vector.cuh"
 #include "platform/device.h"

@@ -67,7 +67,7 @@ gpu::Status launch_rings(const GemmDecode& call, const GemmDecodeTensors& tensor
   const auto kernel = &decode_kernel<T, kSlots>;
   const gpu::Status status = gpu::allow_shared(kernel, static_cast<int>(layout.shared));
   if (status != gpu::kSuccess) return status;
-  overlap::Blocks blocks{dim3(static_cast<unsigned>(layout.blocks)), dim3(kBlock), 1,
+  overlap::Blocks blocks{dim3(static_cast<unsigned>(layout.blocks)), dim3(kBlock), 0,
                          static_cast<unsigned>(layout.shared)};
   if (call.constant) {
     const std::int64_t columns = call.gated ? 2 * call.cols : call.cols;

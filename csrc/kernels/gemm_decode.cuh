@@ -97,71 +97,50 @@ FUSEDOPS_DEVICE void copy_gamma(const DecodeShape& shape, const T* gamma, shared
   async_copy::commit_group();
 }
 
-// How many warps share a row of x.
-FUSEDOPS_DEVICE int sharing_of(const DecodeShape& shape) {
+// The block's threads copy x to shared memory, with zeros after each row, and normalise it if there
+// is a gamma: the oldest asynchronous copy, before those of a ring. As many warps as there are for
+// each row share it.
+template <class T, int kSlots>
+FUSEDOPS_DEVICE void load_x(const DecodeShape& shape, const T* x, const T* gamma, char* to) {
+  __shared__ float squares[kWarps];
   int sharing = kWarps;
   while (sharing * shape.rows > kWarps) sharing /= 2;
-  return sharing;
-}
-
-// The scale of a row, of whose warps `squares` has the sums.
-FUSEDOPS_DEVICE float scale_of(const DecodeShape& shape, const float* squares, int row) {
-  const int sharing = sharing_of(shape);
-  float square = 0;
-  for (int i = 0; i < sharing; ++i) square += squares[row * sharing + i];
-  return math::inverse_sqrt(fmaf(square, shape.inverse_inner, shape.eps));
-}
-
-// Whether rows of x are multiplied by gamma alone, and results by their scale: one barrier less.
-// The range of float16 is too small for that.
-template <class T>
-constexpr bool kScalesLate = std::is_same_v<T, bfloat16>;
-
-// The block's threads copy x to shared memory, with zeros after each row, times gamma if there is
-// one, and times their scale unless kScalesLate: the oldest asynchronous copy, before those of a
-// ring. Leaves the sums of squares of the warps that share a row.
-template <class T, int kSlots>
-FUSEDOPS_DEVICE void load_x(const DecodeShape& shape, const T* x, const T* gamma, char* to,
-                            float* squares) {
-  const int sharing = sharing_of(shape);
   const int warp = threadIdx.x / warp::kWidth, row = warp / sharing;
   const int own = threadIdx.x - row * sharing * warp::kWidth, all = sharing * warp::kWidth;
   const int vectors = shape.inner / 8, places = row < shape.rows ? shape.units * kVectors : 0;
   const T* const from = x + row * std::int64_t{shape.inner};
   T* const into = reinterpret_cast<T*>(to + row * shape.x_pitch());
-  const auto times_gamma = [&](float (&wide)[8], int v, float scale) {
-    float factor[8];
-    widen(factor, load(gamma + v * 8));
-#pragma unroll
-    for (int i = 0; i < 8; ++i) wide[i] = wide[i] * scale * factor[i];
-  };
-  if (gamma && kScalesLate<T>) {
-    async_copy::wait_group(kSlots);
-    if (shape.rows > 1) __syncthreads();  // of one row a thread has copied the gamma it needs
-  }
   float square = 0;
 #pragma unroll 4
   for (int v = own; v < places; v += all) {
     float wide[8] = {};
-    if (v < vectors) widen(wide, load(from + v * 8));
+    if (v < vectors) {
+      const Vector<T> in = load(from + v * 8);
+      widen(wide, in);
+      store(into + v * 8, in);
+    } else {
+      store(into + v * 8, narrow<T>(wide));
+    }
 #pragma unroll
     for (const float each : wide) square = fmaf(each, each, square);
-    if (gamma && kScalesLate<T> && v < vectors) times_gamma(wide, v, 1);
-    store(into + v * 8, narrow<T>(wide));
   }
   if (gamma) {
     square = warp::reduce(square, warp::kWidth, Sum{});
     if (threadIdx.x % warp::kWidth == 0) squares[warp] = square;
-    if constexpr (!kScalesLate<T>) {
-      async_copy::wait_group(kSlots);
-      __syncthreads();
-      const float scale = row < shape.rows ? scale_of(shape, squares, row) : 0;
-      for (int v = own; v < min(places, vectors); v += all) {
-        float wide[8];
-        widen(wide, load(into + v * 8));
-        times_gamma(wide, v, scale);
-        store(into + v * 8, narrow<T>(wide));
-      }
+    async_copy::wait_group(kSlots);
+    __syncthreads();
+    square = 0;
+    if (row < shape.rows) {
+      for (int i = 0; i < sharing; ++i) square += squares[row * sharing + i];
+    }
+    const float scale = math::inverse_sqrt(fmaf(square, shape.inverse_inner, shape.eps));
+    for (int v = own; v < min(places, vectors); v += all) {
+      float wide[8], factor[8];
+      widen(wide, load(into + v * 8));
+      widen(factor, load(gamma + v * 8));
+#pragma unroll
+      for (int i = 0; i < 8; ++i) wide[i] = wide[i] * scale * factor[i];
+      store(into + v * 8, narrow<T>(wide));
     }
   }
   __syncthreads();
@@ -190,7 +169,6 @@ __device__ __forceinline__ void run_decode(const DecodeShape& shape, T* y, const
                                            const void* weight, const T* gamma, const T* residual) {
   FUSEDOPS_DYNAMIC_SHARED(char, memory);
   __shared__ float partial[2][kWarps][kRows][kColumns + 1];  // a tile's sums, and the next one's
-  __shared__ float squares[kWarps];
   const int warp = threadIdx.x / warp::kWidth, lane = threadIdx.x % warp::kWidth;
   const shared::Address ring = shared::address_of(memory) + warp * kSlots * kUnitBytes;
   char* const x_rows = memory + kWarps * kSlots * kUnitBytes;
@@ -206,14 +184,12 @@ __device__ __forceinline__ void run_decode(const DecodeShape& shape, T* y, const
   if (shape.constant) fill();
   overlap::wait(false);
   if (!shape.constant) fill();
-  load_x<T, kSlots>(shape, x, gamma ? factors : nullptr, x_rows, squares);
+  load_x<T, kSlots>(shape, x, gamma ? factors : nullptr, x_rows);
 
   // A row that x does not have is read as its last one; its result is dropped.
   const shared::Address x_row =
       shared::address_of(x_rows) + min(lane % 8, shape.rows - 1) * shape.x_pitch() + lane / 8 * 16;
   const int row = threadIdx.x / kColumns, place = threadIdx.x % kColumns, width = shape.width();
-  const float scale =
-      kScalesLate<T> && gamma && row < shape.rows ? scale_of(shape, squares, row) : 1;
   int slot = 0, half = 0;
   for (std::int64_t tile = blockIdx.x; tile < shape.tiles; tile += gridDim.x, half ^= 1) {
     const std::int64_t column = tile * width + place;
@@ -237,7 +213,7 @@ __device__ __forceinline__ void run_decode(const DecodeShape& shape, T* y, const
       float sum = partial[half][0][row][of];
 #pragma unroll
       for (int i = 1; i < kWarps; ++i) sum += partial[half][i][row][of];
-      return kScalesLate<T> ? sum * scale : sum;
+      return sum;
     };
     const float v = total(place);
     const float f = shape.gated ? v * activate<T>(shape.activation, total(place + width))

@@ -55,15 +55,20 @@ ProblemShape shape_of(const GemmSkinny& call, int places) {
           call.activation};
 }
 
+// So many clusters of `each` blocks. Blocks alone are no clusters: they have no one to send to.
+overlap::Blocks blocks_of(std::int64_t clusters, unsigned each, int threads, int shared) {
+  return {dim3(static_cast<unsigned>(clusters * each)), dim3(threads), each > 1 ? each : 0,
+          static_cast<unsigned>(shared)};
+}
+
 template <class T, class Kernel>
 gpu::Status launch_blocks(Kernel kernel, const GemmSkinny& call, const GemmSkinnyTensors& tensors,
                           int places, unsigned cluster, gpu::Stream stream) {
-  const std::int64_t clusters = ceil_div(columns_of(call), places);
-  const dim3 grid(static_cast<unsigned>(clusters * cluster));
-  return overlap::launch_clusters(
-      kernel, grid, dim3(kBlock), cluster, stream, shape_of(call, places),
-      static_cast<T*>(tensors.y), static_cast<const T*>(tensors.x), tensors.weight,
-      static_cast<const T*>(tensors.bias), static_cast<const float*>(tensors.scales));
+  const auto blocks = blocks_of(ceil_div(columns_of(call), places), cluster, kBlock, 0);
+  return overlap::launch(kernel, blocks, stream, shape_of(call, places), static_cast<T*>(tensors.y),
+                         static_cast<const T*>(tensors.x), tensors.weight,
+                         static_cast<const T*>(tensors.bias),
+                         static_cast<const float*>(tensors.scales));
 }
 
 // Launches the blocks; `alone` if each can have a multiprocessor of its own. They ask for more than
@@ -79,8 +84,7 @@ gpu::Status launch_layers(const GemmSkinny& call, const GemmSkinnyTensors& tenso
   if (status != gpu::kSuccess) return status;
   const std::int64_t clusters = ceil_div(columns_of(call), L::kPlaces);
   const unsigned cluster = blocks_each(call, clusters, processors, 2);
-  const dim3 grid(static_cast<unsigned>(clusters * cluster));
-  const overlap::Blocks blocks{grid, dim3(L::kThreads), cluster, static_cast<unsigned>(shared)};
+  const auto blocks = blocks_of(clusters, cluster, L::kThreads, shared);
   return overlap::launch(by_layers<L>, blocks, stream, shape_of(call, L::kPlaces),
                          static_cast<T*>(tensors.y), static_cast<const T*>(tensors.x),
                          tensors.weight, static_cast<const T*>(tensors.bias));

@@ -124,7 +124,7 @@ gpu::Status launch_rows_and_sums(const Norm& call, const NormBackwardTensors& t,
                                  gpu::Stream stream) {
   using T = typename F::T;
   if constexpr (sizeof(T) < sizeof(double)) {
-    const Teams teams = teams_of<T>(call);
+    const Teams teams = teams_of<F>(call);
     if (teams.count > 0) {
       sums.rows = teams.count;
       sums.of_gamma = static_cast<A*>(t.scratch);
@@ -176,7 +176,9 @@ std::int64_t norm_backward_scratch(const Norm& call) {
     using T = typename decltype(type)::T;
     using A = Accumulator<T>;
     if constexpr (sizeof(T) < sizeof(double)) {
-      const std::int64_t teams = teams_of<T>(call).count;
+      const std::int64_t teams = call.centered
+                                     ? teams_of<Formula<T, true, Adds::nothing>>(call).count
+                                     : teams_of<Formula<T, false, Adds::nothing>>(call).count;
       if (teams > 0) return gains * teams * call.cols * sizeof(A);
     }
     return (2 * call.rows + gains * partials(gain_tiling(call), kLanes<T>)) * sizeof(A);

@@ -1,14 +1,31 @@
-// The gradients of a norm from one read of x and grad. A block, or a cluster, takes many rows, and
-// a thread has the same columns of each: so their sums for gamma and beta stay in its registers,
-// and are written once.
+// The gradients of a norm from one read of x and grad. A team, which is a block or a cluster, takes
+// many rows, and a thread has the same columns of each: so their sums for gamma and beta stay in
+// its registers, and are written once.
+//
+// A team works on several rows at a time, so that nothing waits: while the next rows are copied to
+// shared memory, the warps send each other the sums of one row and write the results of the one
+// before. A centered norm takes a row's mean a step before its sums, and sends it with those of the
+// row before.
 #pragma once
 
 #include "kernels/norm_backward_rows.cuh"
 
 namespace fusedops::kernels::norm_detail {
 
-template <class T>
-using Once = Schedule<16 / kLanes<T>, 512, 0>;  // 16 columns of a thread, of any type
+// The steps of a team. In step i it sums row i, or if centered takes its mean and sums row i - 1.
+template <class F>
+struct Steps {
+  static constexpr int kVectors = 2;    // of a thread
+  static constexpr int kThreads = 512;  // of a block, at most, and of a multiprocessor
+  static constexpr int kAhead = 1;      // rows that are copied beforehand; more are no faster
+  static constexpr int kMeans = F::kCentered ? 1 : 0;  // steps from a row's mean to its sums
+  static constexpr int kStages = 4;                    // rows in shared memory
+  static constexpr int kWarps = kThreads / warp::kWidth * cluster::kMostBlocks;
+  // Sums: of squares and of g (x - mean), and if centered of g and of x.
+  static constexpr int kSums = F::kCentered ? 4 : 2, kOfX = 3;
+  using Sums = std::conditional_t<F::kCentered, float4, float2>;
+  static_assert(kAhead + kMeans + 2 <= kStages);
+};
 
 // The blocks or clusters that take the rows in turn. Their number is the same on every GPU, so that
 // the sums' bits are too.
@@ -17,193 +34,271 @@ struct Teams {
   std::int64_t count = 0;  // 0: the call is not for them
 };
 
-// A block has few threads, so that a multiprocessor runs two, unless a row needs no cluster then,
-// or does not fit one.
-template <class T>
+// The layout that keeps most threads busy, of those that need the fewest blocks.
+template <class F>
 Teams teams_of(const Norm& call) {
-  using S = Once<T>;
-  constexpr std::int64_t kLeast = 128, kAll = 132 * 512;  // threads of a team, and of all (H200)
-  const std::int64_t threads = ceil_div(call.cols / kLanes<T>, S::kVectors);
-  constexpr std::int64_t kMostRows = 1 << 30;
-  if (call.rows > kMostRows || call.cols % kLanes<T> != 0 || threads < kLeast ||
+  using S = Steps<F>;
+  constexpr std::int64_t kMostRows = 1 << 30, kLeastThreads = 32;
+  constexpr int kLanes = fusedops::kLanes<typename F::T>;
+  const std::int64_t threads = ceil_div(call.cols / kLanes, S::kVectors);
+  Teams best;
+  if (call.rows > kMostRows || call.cols % kLanes != 0 || threads < kLeastThreads ||
       !gpu::has_clusters()) {
-    return {};
+    return best;
   }
-  std::int64_t blocks = 1;
-  while (threads > blocks * (blocks == 1 ? S::kMost : S::kMost / 2) &&
-         blocks < cluster::kMostBlocks) {
-    blocks *= 2;
+  std::int64_t most = 0;
+  for (std::int64_t blocks = 1; blocks <= cluster::kMostBlocks; blocks *= 2) {
+    const std::int64_t width = ceil_div(ceil_div(threads, blocks), warp::kWidth) * warp::kWidth;
+    if (width > S::kThreads) continue;
+    // Clusters of 4 and 8 blocks leave 12 of the 132 multiprocessors of an H200 free, those of 16
+    // leave 20.
+    const std::int64_t processors = blocks <= 2 ? 132 : blocks <= 8 ? 120 : 112;
+    const std::int64_t count = processors * (S::kThreads / width) / blocks;
+    if (count * threads <= most) continue;
+    most = count * threads;
+    const std::int64_t rooms = 2 * blocks * width / warp::kWidth * sizeof(typename S::Sums);
+    const std::int64_t stages = S::kStages * 2 * S::kVectors * width * kVectorBytes;
+    best = {{static_cast<unsigned>(blocks), static_cast<unsigned>(width), 0,
+             static_cast<unsigned>(rooms + stages)},
+            std::max<std::int64_t>(1, std::min(call.rows, count))};
   }
-  const std::int64_t width = ceil_div(ceil_div(threads, blocks), warp::kWidth) * warp::kWidth;
-  if (width > S::kMost) return {};
-  constexpr std::int64_t kStages = 2, kInputs = 2;
-  const std::int64_t shared = kStages * kInputs * S::kVectors * width * kVectorBytes;
-  return {{static_cast<unsigned>(blocks), static_cast<unsigned>(width), 0,
-           static_cast<unsigned>(shared)},
-          std::max<std::int64_t>(1, std::min(call.rows, kAll / (blocks * width)))};
+  return best;
 }
 
-// The part of a row's x and grad that a thread has: while it works on one, the next is copied to
-// shared memory, to places that no other thread touches.
+// The columns of the calling thread. A warp has neighbouring vectors, so that the offset of a
+// thread's second one is a part of instructions.
 template <class T>
+struct Columns {
+  unsigned first;    // vector
+  unsigned vectors;  // of a row
+
+  FUSEDOPS_DEVICE Columns(int cols, int of_thread) : vectors(cols / kLanes<T>) {
+    const unsigned thread = cluster::rank() * blockDim.x + threadIdx.x;
+    const unsigned lane = thread % warp::kWidth;
+    first = (thread - lane) * of_thread + lane;
+  }
+  FUSEDOPS_DEVICE bool has(int k) const { return first + k * warp::kWidth < vectors; }
+  template <class Element>
+  FUSEDOPS_DEVICE Element* of(Element* row, int k) const {
+    return row + std::int64_t{first} * kLanes<T> + k * warp::kWidth * kLanes<T>;
+  }
+};
+
+// The part of the rows' x and grad that a thread has. The rows of a few steps are in shared memory,
+// at places that no other thread touches.
+template <class F>
 class Staged {
+  using T = typename F::T;
+  using S = Steps<F>;
+  static constexpr int kBytes = S::kVectors * 2 * warp::kWidth * kVectorBytes;  // of a warp
+
  public:
-  using P = RowSlice<T, RowLayout::whole>;
-  static constexpr int kVectors = Once<T>::kVectors;
-
-  FUSEDOPS_DEVICE Staged(const NormBackwardTensors& t, Packed* places)
-      : x_(static_cast<const T*>(t.x)),
-        grad_(static_cast<const T*>(t.grad)),
-        places_(places + threadIdx.x) {}
-
-  FUSEDOPS_DEVICE void start(const P& p, unsigned stage) const {
+  FUSEDOPS_DEVICE Staged(Packed* places) {
+    const unsigned lane = threadIdx.x % warp::kWidth;
+    places_ =
+        shared::address_of(places) + threadIdx.x / warp::kWidth * kBytes + lane * kVectorBytes;
+    stage_ = blockDim.x / warp::kWidth * kBytes;
+  }
+  // Starts to copy a row of a step. Vectors that the thread has not become zeros.
+  FUSEDOPS_DEVICE void start(const T* x, const T* grad, const Columns<T>& columns,
+                             unsigned step) const {
 #pragma unroll
-    for (int k = 0; k < kVectors; ++k) {
-      copy(place(stage, k, 0), p.of_row(x_, k));
-      copy(place(stage, k, 1), p.of_row(grad_, k));
+    for (int k = 0; k < S::kVectors; ++k) {
+      async_copy::start(place(step, k, 0), columns.of(x, k), columns.has(k));
+      async_copy::start(place(step, k, 1), columns.of(grad, k), columns.has(k));
     }
   }
-  FUSEDOPS_DEVICE void get(float (&x)[kLanes<T>], float (&grad)[kLanes<T>], unsigned stage,
-                           int k) const {
-    widen<T>(x, *place(stage, k, 0));
-    widen<T>(grad, *place(stage, k, 1));
+  FUSEDOPS_DEVICE float sum_of_x(unsigned step) const {
+    float sum = 0;
+#pragma unroll
+    for (int k = 0; k < S::kVectors; ++k) {
+      float values[kLanes<T>];
+      x(values, step, k);
+      sum += sum_of_lanes(values, [](float one) { return one; });
+    }
+    return sum;
+  }
+  FUSEDOPS_DEVICE void x(float (&to)[kLanes<T>], unsigned step, int k) const {
+    get(to, place(step, k, 0));
+  }
+  FUSEDOPS_DEVICE void grad(float (&to)[kLanes<T>], unsigned step, int k) const {
+    get(to, place(step, k, 1));
   }
 
  private:
-  FUSEDOPS_DEVICE Packed* place(unsigned stage, int k, int input) const {
-    return places_ + ((stage * kVectors + k) * 2 + input) * blockDim.x;
+  FUSEDOPS_DEVICE static void get(float (&to)[kLanes<T>], shared::Address from) {
+    const uint4 bits = shared::load_16(from);
+    Packed words;
+    memcpy(&words, &bits, sizeof(words));
+    widen<T>(to, words);
   }
-  FUSEDOPS_DEVICE static void copy(Packed* to, const T* from) {
-    async_copy::start(shared::address_of(to), from, true);
+  FUSEDOPS_DEVICE shared::Address place(unsigned step, int k, int input) const {
+    return places_ + step % S::kStages * stage_ + (k * 2 + input) * warp::kWidth * kVectorBytes;
   }
-  const T *x_, *grad_;
-  Packed* places_;
+  shared::Address places_;
+  unsigned stage_;  // bytes
 };
 
-// Writes a thread's sums of the columns, of `team`.
-template <class T, int kVectors>
-FUSEDOPS_DEVICE void write_sums(float* out, const float (&sums)[kVectors][kLanes<T>],
-                                const RowSlice<T, RowLayout::whole>& p, unsigned team, int cols) {
-  constexpr int V = kLanes<T>, kFloats = kLanes<float>;
+// What a thread has of its columns, for all rows of the team.
+template <class F>
+struct ColumnSums {
+  using T = typename F::T;
+  static constexpr int V = kLanes<T>, kVectors = Steps<F>::kVectors;
+  static constexpr int kOfRow = F::kCentered ? 3 : 2;  // sums of a row that need its mean
+  const Columns<T>& columns;
+  float gamma[kVectors][V] = {}, of_gamma[kVectors][V] = {}, of_beta[kVectors][V] = {};
+
+  FUSEDOPS_DEVICE ColumnSums(const Columns<T>& columns, const T* gammas) : columns(columns) {
 #pragma unroll
-  for (int k = 0; k < kVectors; ++k) {
-    if (!p.has(k)) continue;
-    float* const to = out + std::int64_t{team} * cols + (p.thread + k * p.threads) * V;
-#pragma unroll
-    for (int i = 0; i < V; i += kFloats) {
-      Vector<float> part;
-      memcpy(&part, &sums[k][i], sizeof(part));
-      store(to + i, part);
+    for (int k = 0; k < kVectors; ++k) {
+      if (columns.has(k)) widen(gamma[k], load(columns.of(gammas, k)));
     }
   }
-}
+  // Sets the first of `sums` to those of the thread's part of a row.
+  template <int kSums>
+  FUSEDOPS_DEVICE void sum_row(float (&sums)[kSums], const Staged<F>& in, int step,
+                               float mean) const {
+    float own[kOfRow] = {};
+#pragma unroll
+    for (int k = 0; k < kVectors; ++k) {
+      float x[V], grad[V];
+      in.x(x, step, k);
+      in.grad(grad, step, k);
+      add_products(own, x, grad, gamma[k], columns.has(k) ? mean : 0);
+    }
+#pragma unroll
+    for (int i = 0; i < kOfRow; ++i) sums[i] = own[i];
+  }
+  // Writes the thread's part of a row to `to`, with `more` added if there is any, and adds it to
+  // the sums of the columns.
+  FUSEDOPS_DEVICE void take_row(T* to, const Staged<F>& in, int step, const Slope& slope,
+                                const Vector<T> (&more)[kVectors], bool has_more) {
+#pragma unroll
+    for (int k = 0; k < kVectors; ++k) {
+      float x[V], grad[V];
+      in.x(x, step, k);
+      in.grad(grad, step, k);
+#pragma unroll
+      for (int i = 0; i < V; ++i) {
+        x[i] -= slope.mean;
+        if constexpr (F::kCentered) of_beta[k][i] += grad[i];
+        grad[i] *= slope.scale;
+        of_gamma[k][i] = fmaf(grad[i], x[i], of_gamma[k][i]);
+        x[i] = fmaf(grad[i], gamma[k][i], slope.rest(x[i]));
+      }
+      if (has_more) {
+        float add[V];
+        widen(add, more[k]);
+#pragma unroll
+        for (int i = 0; i < V; ++i) x[i] += add[i];
+      }
+      if (columns.has(k)) store(columns.of(to, k), narrow<T>(x));
+    }
+  }
+  // Writes `sums`, one of the two.
+  FUSEDOPS_DEVICE void write(float* to, const float (&sums)[kVectors][V]) const {
+    constexpr int kFloats = kLanes<float>;
+#pragma unroll
+    for (int k = 0; k < kVectors; ++k) {
+      if (!columns.has(k)) continue;
+#pragma unroll
+      for (int i = 0; i < V; i += kFloats) {
+        Vector<float> part;
+        memcpy(&part, &sums[k][i], sizeof(part));
+        store(columns.of(to, k) + i, part);
+      }
+    }
+  }
+};
 
-template <class F, bool kInCluster>
-__global__ void FUSEDOPS_LAUNCH_BOUNDS(Once<typename F::T>::kMost, 1)
+template <class F>
+__global__ void FUSEDOPS_LAUNCH_BOUNDS(Steps<F>::kThreads, 1)
     backward_once_kernel(const NormBackwardTensors t, float* __restrict__ of_gamma,
                          float* __restrict__ of_beta, unsigned rows, int cols,
                          const Constants<float> c) {
   if constexpr (cluster::kSupported) {
     using T = typename F::T;
-    using P = RowSlice<T, RowLayout::whole>;
-    constexpr int V = kLanes<T>, kVectors = Once<T>::kVectors, kSums = F::kCentered ? 3 : 2;
-    __shared__ float of_warp[2][kSums + 2][kMostWarps];
-    __shared__ row_cluster::BlockExchange<kSums + (F::kCentered ? 2 : 0)> rooms[2];
+    using S = Steps<F>;
+    using Sums = typename S::Sums;
+    using Room = row_cluster::WarpExchange<Sums, S::kWarps>;
+    __shared__ cluster::Mailbox boxes[2];
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
-    overlap::wait_in_turn();
-    const unsigned blocks = kInCluster ? cluster::size() : 1, teams = gridDim.x / blocks;
-    const unsigned team = kInCluster ? cluster::number() : blockIdx.x;
-    const auto slice = [&](unsigned row) {
-      P p(row, cols);
-      p.thread += kInCluster ? cluster::rank() * blockDim.x : 0;
-      p.threads *= blocks;
-      return p;
+    const auto room = [&](int step) {
+      auto* const of_warps = reinterpret_cast<Sums*>(places) + step % 2 * Room::warps();
+      return Room{of_warps, boxes[step % 2]};
     };
-    if constexpr (kInCluster) row_cluster::open(rooms[0], rooms[1]);
-    const Staged<T> in(t, places);
-    P p = slice(team);
-    in.start(p, 0);
-    async_copy::commit_group();
-    Vector<T> gammas[kVectors];
-    float count = 0, gamma_sums[kVectors][V] = {}, beta_sums[kVectors][V] = {};
-#pragma unroll
-    for (int k = 0; k < kVectors; ++k) {
-      gammas[k] = p.of_columns(static_cast<const T*>(t.gamma), k);
-      count += p.has(k) ? V : 0;
-    }
-    for (unsigned row = team, round = 0; row < rows; row += teams, ++round) {
-      const unsigned half = round % 2;
-      p = slice(row);
-      if (row + teams < rows) in.start(slice(row + teams), half ^ 1);
+    overlap::wait_in_turn();
+    room(0).open();
+    room(1).open();
+    cluster::arrive_relaxed();
+    const unsigned teams = gridDim.x / cluster::size(), team = cluster::number();
+    const int count = static_cast<int>((rows - team + teams - 1) / teams);
+    const Columns<T> columns(cols, S::kVectors);
+    const Staged<F> in(places + 2 * Room::warps() * sizeof(Sums) / sizeof(Packed));
+    const std::int64_t apart = std::int64_t{teams} * cols;
+    std::int64_t next = std::int64_t{team} * cols;  // the first element of the next row to copy
+    const auto start = [&](int step) {
+      const T *x = static_cast<const T*>(t.x) + next, *grad = static_cast<const T*>(t.grad) + next;
+      if (step < count) in.start(x, grad, columns, step);
+      next += apart;
       async_copy::commit_group();
-      Vector<T> more[kVectors] = {};
-      if (t.grad_sum) {
+    };
+    for (int step = 0; step < S::kAhead; ++step) start(step);
+    ColumnSums<F> sums(columns, static_cast<const T*>(t.gamma));
+    cluster::wait();
+    float mean = 0;
+    for (int step = 0; step <= count + S::kMeans; ++step) {
+      start(step + S::kAhead);
+      const int last = step - 1 - S::kMeans;  // the step whose row is written
+      const std::int64_t row = next - (S::kAhead + 2 + S::kMeans) * apart;
+      Vector<T> more[S::kVectors];
+      if (t.grad_sum && last >= 0) {
 #pragma unroll
-        for (int k = 0; k < kVectors; ++k) {
-          more[k] = load(p.of_row(static_cast<const T*>(t.grad_sum), k));
+        for (int k = 0; k < S::kVectors; ++k) {
+          if (!columns.has(k)) continue;
+          more[k] = load(columns.of(static_cast<const T*>(t.grad_sum) + row, k));
         }
       }
-      async_copy::wait_group(1);
-      // Calls take(x, grad, k) for each of the thread's vectors.
-      const auto each = [&](const auto& take) {
-#pragma unroll
-        for (int k = 0; k < kVectors; ++k) {
-          if (!p.has(k)) continue;
-          float x[V], grad[V];
-          in.get(x, grad, half, k);
-          take(x, grad, k);
+      async_copy::wait_group(S::kAhead);
+      float own[S::kSums] = {}, got[S::kSums] = {};
+      if (step < count) {
+        if constexpr (F::kCentered) {
+          own[S::kOfX] = in.sum_of_x(step);
+        } else {
+          sums.sum_row(own, in, step, 0);
         }
-      };
-      float mean = 0;
-      PartialSum block{};
-      if constexpr (F::kCentered) {
-        float sum[2] = {0, count};
-        each([&](const float (&x)[V], const float (&)[V], int) {
-          sum[0] += sum_of_lanes(x, [](float one) { return one; });
-        });
-        row_cluster::sum_of_block(sum, of_warp[half] + kSums);
-        block = {sum[0], sum[1]};
-        mean = kInCluster ? block.mean() : c.exact_mean(block.sum);
       }
-      float sums[kSums] = {};
-      each([&](float (&x)[V], float (&grad)[V], int k) {
-        float gamma[V];
-        widen(gamma, gammas[k]);
-        add_products(sums, x, grad, gamma, mean);
-      });
-      row_cluster::sum_of_block(sums, of_warp[half]);
-      if constexpr (kInCluster) {
-        if (round == 0) cluster::wait();
-        mean = sum_of_row<F>(sums, block, c, rooms[half], round / 2);
-      }
-      const Slope slope(mean, sums, c);
-      each([&](float (&x)[V], const float (&grad)[V], int k) {
-        float gamma[V], add[V];
-        widen(gamma, gammas[k]);
-        widen(add, more[k]);
-#pragma unroll
-        for (int i = 0; i < V; ++i) {
-          gamma_sums[k][i] = fmaf(grad[i], slope.normalised(x[i]), gamma_sums[k][i]);
-          if constexpr (F::kCentered) beta_sums[k][i] += grad[i];
-          x[i] = slope.of(grad[i] * gamma[i], x[i]) + add[i];
+      const float mean_of_last = mean;
+      if (step > 0) {
+        const Room from = room(step - 1);
+        from.receive((step - 1) / 2);
+        from.sum(got);
+        from.reopen();
+        if constexpr (F::kCentered) {
+          mean = c.exact_mean(got[S::kOfX]);
+          if (step <= count) sums.sum_row(own, in, step - 1, mean);
         }
-        store(p.of_row(static_cast<T*>(t.grad_x), k), narrow<T>(x));
-      });
-      if constexpr (kInCluster) row_cluster::reopen(rooms[half]);
+      }
+      if (step < count + S::kMeans) {
+        Sums to_all;
+        warp::reduce_all(own, Sum{});
+        memcpy(&to_all, own, sizeof(to_all));
+        room(step).send(to_all);
+      }
+      if (last < 0) continue;
+      sums.take_row(static_cast<T*>(t.grad_x) + row, in, last, Slope(mean_of_last, got, c), more,
+                    t.grad_sum != nullptr);
     }
-    write_sums<T>(of_gamma, gamma_sums, p, team, cols);
-    if constexpr (F::kCentered) write_sums<T>(of_beta, beta_sums, p, team, cols);
+    sums.write(of_gamma + std::int64_t{team} * cols, sums.of_gamma);
+    if constexpr (F::kCentered) sums.write(of_beta + std::int64_t{team} * cols, sums.of_beta);
   }
 }
 
 template <class F>
 gpu::Status launch_backward_once(const Norm& call, const NormBackwardTensors& t, const Teams& teams,
                                  float* of_gamma, float* of_beta, gpu::Stream stream) {
-  const bool in_cluster = teams.by.cluster > 1;
-  auto* const kernel =
-      in_cluster ? &backward_once_kernel<F, true> : &backward_once_kernel<F, false>;
-  return row_cluster::launch(kernel, teams.count, teams.by, stream, t, of_gamma, of_beta,
-                             static_cast<unsigned>(call.rows), static_cast<int>(call.cols),
+  return row_cluster::launch(&backward_once_kernel<F>, teams.count, teams.by, stream, t, of_gamma,
+                             of_beta, static_cast<unsigned>(call.rows), static_cast<int>(call.cols),
                              constants_of<float>(call));
 }
 

@@ -195,20 +195,18 @@ FUSEDOPS_DEVICE float sum_of_row(float (&sums)[kSums], const PartialSum& block,
   return mean;
 }
 
-// The gradient of an element x, by g = grad gamma.
+// The gradient of an element x: scale g, where g = grad gamma, and what the row's means add to it.
 struct Slope {
-  float mean, scale, mean_g, mean_gn;
+  float mean, scale, factor, shift = 0;
 
   template <int kSums>
   FUSEDOPS_DEVICE Slope(float mean, const float (&sums)[kSums], const Constants<float>& c)
       : mean(mean), scale(math::inverse_sqrt(fmaf(sums[0], c.inverse_n, c.eps))) {
-    mean_g = kSums > 2 ? sums[kSums - 1] * c.inverse_n : 0;
-    mean_gn = sums[1] * scale * c.inverse_n;
+    factor = -scale * (scale * (sums[1] * scale * c.inverse_n));
+    if constexpr (kSums > 2) shift = -scale * (sums[2] * c.inverse_n);
   }
-  FUSEDOPS_DEVICE float normalised(float x) const { return (x - mean) * scale; }
-  FUSEDOPS_DEVICE float of(float g, float x) const {
-    return scale * (g - mean_g - normalised(x) * mean_gn);
-  }
+  FUSEDOPS_DEVICE float rest(float centered_x) const { return fmaf(centered_x, factor, shift); }
+  FUSEDOPS_DEVICE float of(float g, float x) const { return fmaf(g, scale, rest(x - mean)); }
 };
 
 // The same for long rows, in clusters (row_cluster.cuh). Sums are taken relative to the mean of the

@@ -184,6 +184,58 @@ FUSEDOPS_DEVICE void reopen(BlockExchange<kCount>& room) {
   if (threadIdx.x == 0) cluster::reopen(room.box, kCount * cluster::size());
 }
 
+// Where the warps of a cluster leave values for each other, once a round: sooner than by way of
+// each block. It has a place for each warp, of which there are at most kWarps.
+template <class Floats, int kWarps>
+struct WarpExchange {
+  static constexpr unsigned kCount = sizeof(Floats) / sizeof(float);
+  Floats* const of_warp;
+  cluster::Mailbox& box;
+
+  FUSEDOPS_DEVICE static unsigned warps_of_block() { return blockDim.x / warp::kWidth; }
+  FUSEDOPS_DEVICE static unsigned warps() { return warps_of_block() * cluster::size(); }
+
+  // As open() and reopen() of a BlockExchange, but for cluster::arrive_relaxed().
+  FUSEDOPS_DEVICE void open() const {
+    if (threadIdx.x == 0) cluster::open(box, kCount * warps());
+  }
+  FUSEDOPS_DEVICE void reopen() const {
+    if (threadIdx.x == 0) cluster::reopen(box, kCount * warps());
+  }
+  // Gives all blocks the values of this warp. They may come in a round after all threads of all
+  // blocks have read those of the round before.
+  FUSEDOPS_DEVICE void send(const Floats& own) const {
+    const unsigned lane = threadIdx.x % warp::kWidth;
+    const unsigned at = cluster::rank() * warps_of_block() + threadIdx.x / warp::kWidth;
+    if (lane < cluster::size()) cluster::send(own, of_warp[at], box, lane);
+  }
+  FUSEDOPS_DEVICE void receive(unsigned round) const { cluster::receive(box, round); }
+  // Calls take() for those of some warps, each lane for its own.
+  template <class Take>
+  FUSEDOPS_DEVICE void each(const Take& take) const {
+#pragma unroll 4
+    for (int i = 0; i < kWarps / warp::kWidth; ++i) {
+      const unsigned at = threadIdx.x % warp::kWidth + i * warp::kWidth;
+      if (at < warps()) take(of_warp[at]);
+    }
+  }
+  // The sums over all warps.
+  FUSEDOPS_DEVICE void sum(float (&values)[kCount]) const {
+    constexpr unsigned kTogether = warp::kWidth / kCount;  // warps whose values are read at once
+    const unsigned lane = threadIdx.x % warp::kWidth;
+    const auto* const floats = reinterpret_cast<const float*>(of_warp);
+    float one = 0;
+#pragma unroll 4
+    for (unsigned at = lane; at < warps() * kCount; at += kTogether * kCount) one += floats[at];
+#pragma unroll
+    for (unsigned mask = warp::kWidth / 2; mask >= kCount; mask /= 2) {
+      one += warp::shuffle_xor(one, static_cast<int>(mask));
+    }
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(kCount); ++i) values[i] = warp::shuffle(one, i);
+  }
+};
+
 // Gives all blocks this block's values, which each of its threads passes, and each thread those of
 // block number `lane % kMostBlocks`, or zeros if there is none. `meanwhile` runs while they are on
 // their way. A room serves for rounds 0, 1 and so on if the block uses another one in between: its

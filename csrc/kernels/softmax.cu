@@ -34,7 +34,11 @@ inline bool is_longest(const Softmax& call) {
 // most of the GPU idle, which lie in the L2 cache, where a second read is cheap.
 inline bool is_shared(const Softmax& call) {
   constexpr std::int64_t kLeast = 64;  // blocks; measured (H100)
-  if (call.keys <= kMostKeys || !is_narrow(call.keys) || !gpu::has_clusters()) return false;
+  const bool heavy = call.dtype == DType::float32 && call.mask.type != ScoreBias::Type::none;
+  if (call.keys <= (heavy ? kMostKeys / 2 : kMostKeys) || !is_narrow(call.keys) ||
+      !gpu::has_clusters()) {
+    return false;
+  }
   const bool longest = is_longest(call);
   if (longest && !is_plain(call)) return false;  // they gain little by their many kernels
   const auto by = longest ? shared_by<LongestRows>(call) : shared_by_cluster_rows(call);
@@ -75,16 +79,20 @@ template <class T>
 Masking masking_of(const Softmax& call) {
   if (is_plain(call)) return call.causal || call.window > 0 ? Masking::ragged : Masking::plain;
   const ScoreBias& mask = call.mask;
-  if (mask.type == ScoreBias::Type::none) {
-    return call.keys % kLanes<T> == 0 ? Masking::boolean : Masking::any;
-  }
+  if (mask.type == ScoreBias::Type::none) return Masking::boolean;
   const bool like = mask.type == ScoreBias::Type::like_scores;
   const bool boolean = mask.type == ScoreBias::Type::boolean;
   const std::int64_t size = boolean ? 1 : like ? sizeof(T) : sizeof(float);
   const std::int64_t at_once = std::min<std::int64_t>(kLanes<T> * size, kVectorBytes) / size;
+  // Whether the mask is aligned wherever the scores are.
+  const auto follows = [&](std::int64_t count, std::int64_t stride, std::int64_t of_scores) {
+    return count == 1 || (stride - of_scores) % at_once == 0;
+  };
+  const std::int64_t head = call.queries * call.keys;
   const bool in_line = reinterpret_cast<std::uintptr_t>(mask.data) % (at_once * size) == 0 &&
-                       (mask.batch | mask.head | mask.query) % at_once == 0 &&
-                       call.keys % kLanes<T> == 0;
+                       follows(call.batch, mask.batch, call.heads * head) &&
+                       follows(call.heads, mask.head, head) &&
+                       follows(call.queries, mask.query, call.keys);
   if (!in_line) return Masking::any;
   return boolean ? Masking::boolean : like ? Masking::like_scores : Masking::float32;
 }
@@ -102,9 +110,7 @@ Choice<T> choose(const Softmax& call, Masking masking) {
   if (masking > Masking::ragged) {
     if constexpr (sizeof(T) == 4) {
       if (call.keys > kMostKeys / 2) {
-        return {masking == Masking::like_scores ? &softmax_kernel<T, Long, Masking::like_scores>
-                                                : &softmax_kernel<T, Long, Masking::any>,
-                8};
+        return {&softmax_kernel<T, Long, Masking::any>, 8};
       }
     }
     return {&softmax_kernel<T, Short, Masking::any>, 4};
@@ -171,7 +177,7 @@ template <class T>
 gpu::Status launch_softmax(const Softmax& call, void* y, const void* scores, gpu::Stream stream) {
   const Masking masking = masking_of<T>(call);
   if (is_shared(call)) return launch_shared<T>(call, masking, y, scores, stream);
-  if (masking > Masking::ragged && masking < Masking::any) {
+  if (masking > Masking::ragged && masking < Masking::any && call.keys % kLanes<T> == 0) {
     const PrefetchedKernel<T> prefetched = prefetched_for<T>(call, masking);
     int room = 0, processors = 0;
     gpu::Status status = gpu::shared_memory(1, room);

@@ -111,41 +111,24 @@ struct BlockRoom {
   }
 };
 
-// The warps of a cluster send their peaks to all its blocks: a step by way of each block would take
-// longer.
+// The warps of a cluster send their peaks to all its blocks.
 template <class S>
 struct ClusterRoom {
-  static constexpr int kWarps = S::kMost / warp::kWidth;  // of a block, at most
-  static constexpr int kOfLane = kWarps * cluster::kMostBlocks / warp::kWidth;
-  float2 of_warp[kOfLane * warp::kWidth];
+  static constexpr int kWarps = S::kMost / warp::kWidth * cluster::kMostBlocks;
+  float2 of_warp[kWarps];
   cluster::Mailbox box;
 
-  // All threads call it, and cluster::wait() before the first one sends.
-  FUSEDOPS_DEVICE void open() {
-    constexpr unsigned kValues = 2;
-    const unsigned warps = blockDim.x / warp::kWidth * cluster::size();
-    if (threadIdx.x == 0) cluster::open(box, kValues * warps);
-    cluster::arrive_relaxed();
-  }
+  FUSEDOPS_DEVICE row_cluster::WarpExchange<float2, kWarps> exchange() { return {of_warp, box}; }
   FUSEDOPS_DEVICE Peak<float> merged(const Peak<float>& own, float factor) {
-    const unsigned lane = threadIdx.x % warp::kWidth, warps = blockDim.x / warp::kWidth;
+    const auto warps = exchange();
     cluster::wait();
-    if (lane < cluster::size()) {
-      const unsigned to = cluster::rank() * warps + threadIdx.x / warp::kWidth;
-      cluster::send({own.top, own.sum}, of_warp[to], box, lane);
-    }
-    cluster::receive(box, 0);
-    const auto each = [&](const auto& take) {
-#pragma unroll 4
-      for (int i = 0; i < kOfLane; ++i) {
-        const unsigned at = lane + i * warp::kWidth;
-        if (at < warps * cluster::size()) take(of_warp[at]);
-      }
-    };
+    warps.send({own.top, own.sum});
+    warps.receive(0);
     Peak<float> of_lane{kNothing<float>, 0};
-    each([&](const float2& peak) { of_lane.top = fmaxf(of_lane.top, peak.x); });
+    warps.each([&](const float2& peak) { of_lane.top = fmaxf(of_lane.top, peak.x); });
     const float base = base_of(of_lane.top);
-    each([&](const float2& peak) { of_lane.sum += peak.y * two_to((peak.x - base) * factor); });
+    warps.each(
+        [&](const float2& peak) { of_lane.sum += peak.y * two_to((peak.x - base) * factor); });
     return softmax_row::merged(of_lane, factor, warp::kWidth);
   }
 };
@@ -285,7 +268,8 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
     if constexpr (cluster::kSupported) {
       __shared__ ClusterRoom<S> room;
       overlap::wait_in_turn();
-      room.open();
+      room.exchange().open();
+      cluster::arrive_relaxed();
       compute_row<T, S, kMasking>(y, scores, cluster::number(), params, room, false);
     }
   } else {

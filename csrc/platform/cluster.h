@@ -135,13 +135,13 @@ FUSEDOPS_DEVICE void reopen([[maybe_unused]] Mailbox& box, [[maybe_unused]] unsi
 #endif
 }
 
-// Sends a float, or two at once as a float2, to the place of `mine`, and word of it to the place of
-// `box`, in a block of the cluster. The sender may end before it arrives. In a launch without
-// clusters this is an illegal instruction.
+// Sends a float, or some at once as a float2 or a float4, to the place of `mine`, and word of it to
+// the place of `box`, in a block of the cluster. The sender may end before it arrives. In a launch
+// without clusters this is an illegal instruction.
 template <class Floats>
 FUSEDOPS_DEVICE void send([[maybe_unused]] const Floats& value, [[maybe_unused]] Floats& mine,
                           [[maybe_unused]] Mailbox& box, [[maybe_unused]] unsigned block) {
-  static_assert(sizeof(Floats) == 4 || sizeof(Floats) == 8);
+  static_assert(sizeof(Floats) == 4 || sizeof(Floats) == 8 || sizeof(Floats) == 16);
 #if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   const auto* const from = reinterpret_cast<const float*>(&value);
   auto* const to = reinterpret_cast<float*>(&mine);
@@ -158,11 +158,17 @@ FUSEDOPS_DEVICE void send([[maybe_unused]] const Floats& value, [[maybe_unused]]
         "st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(there),
         "r"(bits[0]), "r"(box_there)
         : "memory");
-  } else {
+  } else if constexpr (sizeof(Floats) == 8) {
     asm volatile(
         "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(
             there),
         "r"(bits[0]), "r"(bits[1]), "r"(box_there)
+        : "memory");
+  } else {
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, "
+        "[%5];" ::"r"(there),
+        "r"(bits[0]), "r"(bits[1]), "r"(bits[2]), "r"(bits[3]), "r"(box_there)
         : "memory");
   }
 #endif

@@ -55,7 +55,7 @@ struct Constant {
 struct Blocks {
   dim3 grid;
   dim3 threads;
-  unsigned cluster = 1;        // blocks along x that form a cluster (cluster.h)
+  unsigned cluster = 0;        // blocks along x that form a cluster (cluster.h); 0: none do
   unsigned shared = 0;         // bytes of dynamic shared memory of a block
   Constant constants[2] = {};  // what the kernel may read before wait()
 };
@@ -118,23 +118,16 @@ gpu::Status launch(void (*kernel)(Parameters...), const Blocks& blocks,
     config.dynamicSmemBytes = blocks.shared;
     config.stream = static_cast<gpu::NativeStream>(stream);
     config.attrs = with;
-    config.numAttrs = blocks.cluster > 1 ? 2 : 1;
+    config.numAttrs = blocks.cluster > 0 ? 2 : 1;
     return cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
   }
 #endif
 #if !defined(FUSEDOPS_MODEL)
-  if (blocks.cluster > 1) return gpu::kInvalidValue;
+  if (blocks.cluster > 0) return gpu::kInvalidValue;
   kernel<<<blocks.grid, blocks.threads, blocks.shared, static_cast<gpu::NativeStream>(stream)>>>(
       Parameters(arguments)...);
   return gpu::last_status();
 #endif
-}
-
-// Launches it in clusters of so many blocks along x.
-template <class... Parameters, class... Arguments>
-gpu::Status launch_clusters(void (*kernel)(Parameters...), dim3 grid, dim3 threads,
-                            unsigned cluster, gpu::Stream stream, Arguments... arguments) {
-  return launch(kernel, Blocks{grid, threads, cluster}, stream, arguments...);
 }
 
 template <class... Parameters, class... Arguments>

@@ -28,6 +28,21 @@ FUSEDOPS_DEVICE Address address_of(const void* data) {
 }
 #endif
 
+// Loads 16 bytes.
+FUSEDOPS_DEVICE uint4 load_16(Address from) {
+#if defined(__HIP_PLATFORM_AMD__)
+  return *reinterpret_cast<const uint4*>(from);
+#elif defined(FUSEDOPS_MODEL)
+  return *static_cast<const uint4*>(model::shared_pointer(from));
+#else
+  uint4 bits;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(bits.x), "=r"(bits.y), "=r"(bits.z), "=r"(bits.w)
+               : "r"(from));
+  return bits;
+#endif
+}
+
 // Stores 16 bytes.
 FUSEDOPS_DEVICE void store_16(Address to, const uint4& bits) {
 #if defined(__HIP_PLATFORM_AMD__)

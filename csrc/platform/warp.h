@@ -57,6 +57,20 @@ FUSEDOPS_DEVICE T shuffle_xor(const T& value, int mask) {
   });
 }
 
+// The value of the thread of lane `from`. All threads of the warp must call it.
+template <class T>
+FUSEDOPS_DEVICE T shuffle(const T& value, int from) {
+  return detail::by_words(value, [=](unsigned word) {
+#if defined(FUSEDOPS_MODEL)
+    return model::shuffle(word, from);
+#elif defined(__HIP_PLATFORM_AMD__)
+    return __shfl(word, from, kWidth);
+#else
+    return __shfl_sync(0xffffffffu, word, from);
+#endif
+  });
+}
+
 // The value of the previous thread of the warp; the first thread keeps its own. All threads of the
 // warp must call it.
 template <class T>
@@ -94,6 +108,27 @@ FUSEDOPS_DEVICE T reduce(T value, int lanes, Combine combine) {
     if (mask < lanes) value = combine(value, shuffle_xor(value, mask));
   }
   return value;
+}
+
+// reduce() of two or four values over the warp, with half as many exchanges: a step leaves each
+// thread with half of the values.
+template <class T, int kCount, class Combine>
+FUSEDOPS_DEVICE void reduce_all(T (&values)[kCount], Combine combine) {
+  static_assert(kCount == 2 || kCount == 4);
+  const unsigned lane = threadIdx.x % kWidth;
+#pragma unroll
+  for (int halvings = 1; kCount >> halvings > 0; ++halvings) {
+    const int left = kCount >> halvings, mask = kWidth >> halvings;
+    const bool upper = (lane & mask) != 0;
+#pragma unroll
+    for (int i = 0; i < left; ++i) {
+      const T low = values[i], high = values[i + left];
+      values[i] = combine(upper ? high : low, shuffle_xor(upper ? low : high, mask));
+    }
+  }
+  const T one = reduce(values[0], kWidth / kCount, combine);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) values[i] = shuffle(one, i * (kWidth / kCount));
 }
 
 }  // namespace fusedops::warp

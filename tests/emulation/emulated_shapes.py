@@ -71,11 +71,14 @@ def test_gradients_of_many_rows(name, dtype, rows, cols):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
-@pytest.mark.parametrize("keys", [33_000, 33_001])
-def test_scores_of_a_cluster(keys, dtype):
-    """Rows of scores that several blocks share, with masks of every kind, and their gradient."""
-    scores = torch.randn(1, 2, 3, keys).to(dtype)
-    added = torch.randn(1, 1, 3, keys)
+@pytest.mark.parametrize(("queries", "keys"), [(3, 33_000), (3, 33_001), (8, 33_001)])
+def test_scores_of_a_cluster(queries, keys, dtype):
+    """Rows of scores that several blocks share, with masks of every kind, and their gradient.
+
+    The rows of a mask for all heads are aligned as those of the scores, except for 3 of odd length.
+    """
+    scores = torch.randn(1, 2, queries, keys).to(dtype)
+    added = torch.randn(1, 1, queries, keys)
     tolerance = 2e-6 if dtype == torch.float32 else 5e-3
     for mask in (None, added.to(dtype), added, added > 0, (added > 0)[0, 0, :1]):
         for causal in (False, True):

@@ -384,8 +384,9 @@ bool is_valid(const Grid& grid, const Allowed& allowed) {
   const std::uint64_t count = std::uint64_t{threads.x} * threads.y * threads.z;
   return blocks.x > 0 && blocks.x < 1u << 31 && blocks.y > 0 && blocks.y < 1u << 16 &&
          blocks.z > 0 && blocks.z < 1u << 16 && count > 0 && count <= 1024 && threads.z <= 64 &&
-         grid.cluster > 0 && grid.cluster <= allowed.cluster && blocks.x % grid.cluster == 0 &&
-         (grid.cluster == 1 || gpu().major == 9) && grid.shared <= allowed.shared;
+         grid.cluster <= allowed.cluster &&
+         (grid.cluster == 0 || (gpu().major == 9 && blocks.x % grid.cluster == 0)) &&
+         grid.shared <= allowed.shared;
 }
 
 Allowed& allowed(const void* kernel) {
@@ -414,7 +415,7 @@ int launch(const void* kernel, const Grid& grid, void (*call)(const void*), cons
   machine.call = call;
   machine.arguments = static_cast<const char*>(arguments);
   machine.argument_bytes = bytes;
-  machine.cluster = grid.cluster;
+  machine.cluster = std::max(1u, grid.cluster);
   machine.active = nullptr;
   machine.faulted = false;
   machine.other = nullptr;

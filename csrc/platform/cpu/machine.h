@@ -83,7 +83,7 @@ void prefetch(const void* address, unsigned bytes);
 // A launch. Returns 0, or a status that describe() has a sentence for.
 struct Grid {
   dim3 blocks, threads;
-  unsigned cluster = 1;   // blocks along x that run together
+  unsigned cluster = 0;   // blocks along x that run together; 0: no clusters
   unsigned shared = 0;    // bytes of dynamic shared memory
   bool overlaps = false;  // the kernel may begin before the one before it ends
   struct {

@@ -83,7 +83,7 @@ void mail_reopen(const void* box, unsigned values) {
 void mail_send(float value, float* mine, const void* box, unsigned block) {
   const void* const pc = __builtin_return_address(0);
   const Thread& thread = *machine.current;
-  if (machine.cluster == 1) fail(pc, "sends to a block in a launch without clusters");
+  if (machine.grid.cluster == 0) fail(pc, "sends to a block in a launch without clusters");
   if (block >= machine.cluster) fail(pc, "sends to a block that is not there");
   Block& owner = *machine.blocks[block];
   if (owner.live == 0) fail(pc, "sends to a block that has ended");
