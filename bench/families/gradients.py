@@ -1,5 +1,8 @@
 """The gradients of norms and of softmax, as autograd asks for them."""
 
+from functools import partial
+from typing import cast
+
 import torch
 from kernelbench.case import Case, Operator, Shape, nbytes, normal
 from kernelbench.peers import library
@@ -14,6 +17,7 @@ SHAPES: tuple[Shape, ...] = (
 QUACK_RMS_NORM = library("quack.rmsnorm", "rmsnorm_bwd")
 QUACK_LAYER_NORM = library("quack.rmsnorm", "layernorm_bwd")
 QUACK_SOFTMAX = library("quack.softmax", "softmax_bwd")
+Tensors = tuple[Tensor, ...]
 ATEN = torch.ops.aten
 OURS = torch.ops.fusedops
 
@@ -25,22 +29,30 @@ def _norm_case(op: str, shape: Shape, dtype: torch.dtype) -> Case:
 
     def inputs(device: torch.device) -> tuple[Tensor, ...]:
         grad, x, gamma, beta = drawn(device)
+        variance, mean = torch.var_mean(x.float(), -1, correction=0, keepdim=True)
+        if not centered:
+            variance, mean = variance + mean.square(), torch.zeros_like(mean)
+        return grad, x, gamma, beta, torch.rsqrt(variance + EPS), mean
+
+    def eager(
+        grad: Tensor, x: Tensor, gamma: Tensor, beta: Tensor, scale: Tensor, mean: Tensor
+    ) -> Tensors:
+        if not grad.is_cuda:  # a CPU has not all of these kernels
+            g, normed = grad * gamma, (x - mean) * scale
+            grad_x = g - normed * (g * normed).mean(-1, keepdim=True)
+            if centered:
+                grad_x -= g.mean(-1, keepdim=True)
+            return scale * grad_x, (grad * normed).sum(0), *([grad.sum(0)] if centered else [])
+        wanted = [True, True, True]
         if centered:
-            deviation, mean = torch.var_mean(x, -1, correction=0, keepdim=True)
-            mean = mean.float()
+            made = ATEN.native_layer_norm_backward(grad, x, row, mean, scale, gamma, beta, wanted)
         else:
-            deviation = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=torch.float32)
-            deviation, mean = deviation.square() / row[0], deviation
-        return grad, x, gamma, beta, torch.rsqrt(deviation.float() + EPS), mean
+            made = ATEN._fused_rms_norm_backward(grad, x, row, scale, gamma, wanted[:2])
+        return cast("Tensors", made)
 
-    def eager(grad: Tensor, x: Tensor, gamma: Tensor, beta: Tensor, scale: Tensor, mean: Tensor):
-        if centered:
-            return ATEN.native_layer_norm_backward(
-                grad, x, row, mean, scale, gamma, beta, [True, True, True]
-            )
-        return ATEN._fused_rms_norm_backward(grad, x, row, scale, gamma, [True, True])
-
-    def quack(grad: Tensor, x: Tensor, gamma: Tensor, _: Tensor, scale: Tensor, mean: Tensor):
+    def quack(
+        grad: Tensor, x: Tensor, gamma: Tensor, _: Tensor, scale: Tensor, mean: Tensor
+    ) -> object:
         if centered:
             return QUACK_LAYER_NORM(x, gamma, grad, scale.view(-1), mean.view(-1))
         return QUACK_RMS_NORM(x, gamma, grad, scale.view(-1))
@@ -80,8 +92,8 @@ def _softmax_case(shape: Shape, dtype: torch.dtype) -> Case:
     )
 
 
+QUICK = SHAPES[1:3]
 NORMS = tuple(
-    Operator(name, lambda shape, dtype, name=name: _norm_case(name, shape, dtype), SHAPES)
-    for name in ("rms_norm", "layer_norm")
+    Operator(name, partial(_norm_case, name), SHAPES, QUICK) for name in ("rms_norm", "layer_norm")
 )
-SOFTMAX = Operator("softmax", _softmax_case, SHAPES)
+SOFTMAX = Operator("softmax", _softmax_case, SHAPES, QUICK)

@@ -10,7 +10,7 @@ import functools
 import multiprocessing
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -44,10 +44,33 @@ class Job:
     peer: str
 
 
-def jobs_of(family: str, operator: int, case: Case) -> list[Job]:
-    """The peers of a cell that compile for its shape."""
-    peers = [peer for peer in contestants(case) if peer in BY_SHAPE]
-    return [Job(family, operator, case.dtype_name, case.shape_name, peer) for peer in peers]
+def jobs_of(family: str, cells: Iterable[tuple[int, Case]]) -> list[list[Job]]:
+    """For each cell the peers to compile: those that do it for its shape, or for its dtype first.
+
+    Args:
+        family: the cells' name.
+        cells: each with the place of its operator.
+    """
+    seen = set[tuple[int, str, str]]()
+    jobs = []
+    for operator, case in cells:
+        peers = [who for who in contestants(case) if case.peers.get(who) is not case.plain]
+        of_dtype = {(operator, case.dtype_name, who): who for who in peers if who not in BY_SHAPE}
+        first = [who for key, who in of_dtype.items() if key not in seen]
+        seen |= of_dtype.keys()
+        jobs.append(
+            [
+                Job(family, operator, case.dtype_name, case.shape_name, who)
+                for who in peers
+                if who in BY_SHAPE or who in first
+            ]
+        )
+    return jobs
+
+
+def ordered(jobs: Sequence[Job]) -> list[Job]:
+    """Those of a dtype first: they are few, take long, and without them cells wait for them."""
+    return sorted(jobs, key=lambda job: job.peer in BY_SHAPE)
 
 
 def case_of(job: Job) -> Case:

@@ -1,7 +1,7 @@
 """A run: families one after the other, until the time is up."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,13 +11,15 @@ from kernelbench.case import Case, Choice, Family
 from kernelbench.measure import host_time, measure
 from kernelbench.timing import Cache
 
-# Of the time a family has, what compiling may take; and what the last cell and the end need.
+# Of the time of the run, what compiling may take; and what the last cell and the end need.
 COMPILE_SHARE = 0.6
 LONGEST_COMPILE_S = 1200.0  # a compiler that was killed answers never
 RESERVE_S = 12.0
 
 Cells = Sequence[tuple[int, Case]]
 """Cases, each with the place of its operator in its family."""
+Without = Mapping[str, str]
+"""Peers of a cell that must not be tried, and why."""
 
 
 @dataclass
@@ -55,18 +57,17 @@ class Run:
         return self.deadline - RESERVE_S - time.monotonic()
 
     def families(self, families: Sequence[Family]) -> None:
-        """Time and print them; each may take of what is left the share that its cells are."""
-        cells = [[] if self.host_alone else list(self._cells(family)) for family in families]
+        """Compile their peers, then time and print them."""
+        cells = {f.name: [] if self.host_alone else list(self._cells(f)) for f in families}
+        without = self._compile(cells)
         for at, family in enumerate(families):
             if self.left < 0:
                 names = ", ".join(family.name for family in families[at:])
                 print(f"{names}: left out, the time is up")
                 return
-            rest = sum(map(len, cells[at:]))
-            self._family(family, cells[at], self.left * len(cells[at]) / max(rest, 1))
+            self._family(family, cells[family.name], without[family.name])
 
-    def _family(self, family: Family, cells: Cells, seconds: float) -> None:
-        without = self._compile(family, cells, min(LONGEST_COMPILE_S, COMPILE_SHARE * seconds))
+    def _family(self, family: Family, cells: Cells, without: Sequence[Without]) -> None:
         shown, peers = "", list[str]()
         for at, (_, case) in enumerate(cells):
             if self.left < 0:
@@ -96,17 +97,21 @@ class Run:
                 if key not in done and (self.behind is None or key in self.behind):
                     yield place, case
 
-    def _compile(self, family: Family, cells: Cells, seconds: float) -> list[dict[str, str]]:
-        """Compile peers ahead; for each cell those that must not be tried, and why."""
-        jobs = [ahead.jobs_of(family.name, *cell) for cell in cells]
-        every = [job for of_cell in jobs for job in of_cell]
-        if not every or not self.workers:
-            return [{} for _ in cells]
-        begun = time.monotonic()
-        missing = ahead.compile_all(every, self.workers, begun + seconds)
-        took, done = time.monotonic() - begun, len(every) - len(missing)
-        print(f"{family.name}: compiled {done} of {len(every)} peers in {took:.0f} s", flush=True)
-        return [{job.peer: missing[job] for job in of_cell if job in missing} for of_cell in jobs]
+    def _compile(self, cells: Mapping[str, Cells]) -> Mapping[str, Sequence[Without]]:
+        """Compile peers ahead, by one set of processes, as they take long to start."""
+        jobs = {name: ahead.jobs_of(name, of_family) for name, of_family in cells.items()}
+        every = [job for of_family in jobs.values() for of_cell in of_family for job in of_cell]
+        missing = dict[ahead.Job, str]()
+        if every and self.workers:
+            begun = time.monotonic()
+            seconds = min(LONGEST_COMPILE_S, COMPILE_SHARE * self.left)
+            missing = ahead.compile_all(ahead.ordered(every), self.workers, begun + seconds)
+            took, done = time.monotonic() - begun, len(every) - len(missing)
+            print(f"compiled {done} of {len(every)} peers in {took:.0f} s", flush=True)
+        return {
+            name: [{job.peer: missing[job] for job in cell if job in missing} for cell in of_family]
+            for name, of_family in jobs.items()
+        }
 
     def _keep(self, found: record.Record) -> None:
         self.found = found

@@ -112,7 +112,7 @@ inline std::int64_t partials(const Tiling& t, int lanes) {
 
 // Partial sums of the columns: rows of them, and a tail as in column_sum.cuh.
 template <class A>
-struct Partials {
+struct ColumnPartials {
   A *of_gamma, *of_beta;
   std::int64_t rows = 0, tail_column = 0;
   int tail = 0;
@@ -120,8 +120,8 @@ struct Partials {
 
 // Writes grad_x and the partial sums, of at least one row.
 template <class F, class A>
-gpu::Status launch_rows_and_sums(const Norm& call, const NormBackwardTensors& t, Partials<A>& sums,
-                                 gpu::Stream stream) {
+gpu::Status launch_rows_and_sums(const Norm& call, const NormBackwardTensors& t,
+                                 ColumnPartials<A>& sums, gpu::Stream stream) {
   using T = typename F::T;
   if constexpr (sizeof(T) < sizeof(double)) {
     const Teams teams = teams_of<F>(call);
@@ -150,7 +150,7 @@ gpu::Status launch_rows_and_sums(const Norm& call, const NormBackwardTensors& t,
 template <class F>
 gpu::Status launch_backward(const Norm& call, const NormBackwardTensors& t, gpu::Stream stream) {
   using T = typename F::T;
-  Partials<Accumulator<T>> sums{};
+  ColumnPartials<Accumulator<T>> sums{};
   if (call.rows > 0) {
     const gpu::Status status = launch_rows_and_sums<F>(call, t, sums, stream);
     if (status != gpu::kSuccess) return status;

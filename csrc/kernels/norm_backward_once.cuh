@@ -14,7 +14,7 @@ namespace fusedops::kernels::norm_detail {
 
 // The steps of a team. In step i it sums row i, or if centered takes its mean and sums row i - 1.
 template <class F>
-struct Steps {
+struct TeamSteps {
   static constexpr int kVectors = 2;    // of a thread
   static constexpr int kThreads = 512;  // of a block, at most, and of a multiprocessor
   static constexpr int kAhead = 1;      // rows that are copied beforehand; more are no faster
@@ -37,7 +37,7 @@ struct Teams {
 // The layout that keeps most threads busy, of those that need the fewest blocks.
 template <class F>
 Teams teams_of(const Norm& call) {
-  using S = Steps<F>;
+  using S = TeamSteps<F>;
   constexpr std::int64_t kMostRows = 1 << 30, kLeastThreads = 32;
   constexpr int kLanes = fusedops::kLanes<typename F::T>;
   const std::int64_t threads = ceil_div(call.cols / kLanes, S::kVectors);
@@ -89,7 +89,7 @@ struct Columns {
 template <class F>
 class Staged {
   using T = typename F::T;
-  using S = Steps<F>;
+  using S = TeamSteps<F>;
   static constexpr int kBytes = S::kVectors * 2 * warp::kWidth * kVectorBytes;  // of a warp
 
  public:
@@ -143,7 +143,7 @@ class Staged {
 template <class F>
 struct ColumnSums {
   using T = typename F::T;
-  static constexpr int V = kLanes<T>, kVectors = Steps<F>::kVectors;
+  static constexpr int V = kLanes<T>, kVectors = TeamSteps<F>::kVectors;
   static constexpr int kOfRow = F::kCentered ? 3 : 2;  // sums of a row that need its mean
   const Columns<T>& columns;
   float gamma[kVectors][V] = {}, of_gamma[kVectors][V] = {}, of_beta[kVectors][V] = {};
@@ -212,13 +212,13 @@ struct ColumnSums {
 };
 
 template <class F>
-__global__ void FUSEDOPS_LAUNCH_BOUNDS(Steps<F>::kThreads, 1)
+__global__ void FUSEDOPS_LAUNCH_BOUNDS(TeamSteps<F>::kThreads, 1)
     backward_once_kernel(const NormBackwardTensors t, float* __restrict__ of_gamma,
                          float* __restrict__ of_beta, unsigned rows, int cols,
                          const Constants<float> c) {
   if constexpr (cluster::kSupported) {
     using T = typename F::T;
-    using S = Steps<F>;
+    using S = TeamSteps<F>;
     using Sums = typename S::Sums;
     using Room = row_cluster::WarpExchange<Sums, S::kWarps>;
     __shared__ cluster::Mailbox boxes[2];

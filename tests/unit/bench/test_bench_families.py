@@ -58,7 +58,7 @@ def test_cells_are_told_apart_and_found_again(family, place):
     assert {case.op for case in cases} == {operator.name}
     assert set(operator.quick) <= set(operator.shapes)
     for case in cases:
-        for job in jobs_of(family, place, case):
+        for job in jobs_of(family, [(place, case)])[0]:
             found = case_of(job)
             assert (found.dtype, found.shape) == (case.dtype, case.shape)
 
