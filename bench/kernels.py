@@ -8,12 +8,14 @@ copy in the same run. A cell that loses to a peer by more than 2 % is marked, an
 Needs torch and an installed fusedops. The peers and their versions are in bench/peers.txt; one that
 is not there is noted. A record is written after every cell, so a run that is cut keeps what it has;
 --resume goes on from a record. With --caches a later run finds what the peers' compilers made for
-the same GPU and torch. At the end each family's plot is drawn beside the record.
+the same GPU and torch. Runs of different cells on one GPU, with one --lock, measure in turn while the
+others prepare. At the end each family's plot is drawn beside the record.
 """
 
 import argparse
 import os
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -24,7 +26,7 @@ from kernelbench.about import about
 from kernelbench.case import Choice
 from kernelbench.peers import keep_caches
 from kernelbench.run import Run
-from kernelbench.timing import Cache, large_copy_bandwidth
+from kernelbench.timing import Cache, large_copy_bandwidth, turn
 
 import fusedops
 
@@ -46,6 +48,7 @@ def parsed() -> argparse.Namespace:
         help="processes that compile peers ahead; 0: each is compiled where it is timed",
     )
     parser.add_argument("--caches", type=Path, help="a folder that keeps what peers compile")
+    parser.add_argument("--lock", type=Path, help="runs with this file measure in turn on one GPU")
     parser.add_argument("--out", type=Path, default=Path("kernels.json"), help="the record")
     parser.add_argument("--resume", type=Path, help="a record: its cells are kept, not timed again")
     parser.add_argument("--behind", type=Path, help="a record: the cells alone that it loses")
@@ -55,11 +58,12 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def begun(options: argparse.Namespace, deadline: float) -> Run:
+def begun(options: argparse.Namespace, deadline: float, lock: Path) -> Run:
     """The run, with the copy's bandwidth measured."""
     samples = options.samples or (15 if options.quick else 40)
     cache = Cache()
-    bandwidth = large_copy_bandwidth(samples, cache)
+    with turn(lock):
+        bandwidth = large_copy_bandwidth(samples, cache)
     facts = about(options.wheel, samples=samples, copy_bytes_per_second=bandwidth)
     ops, dtypes, shapes = map(frozenset, (options.op, options.dtype, options.shape))
     print(
@@ -79,6 +83,7 @@ def begun(options: argparse.Namespace, deadline: float) -> Run:
         deadline=deadline,
         colour=options.colour or sys.stdout.isatty(),
         cache=cache,
+        lock=lock,
     )
 
 
@@ -94,8 +99,9 @@ def main() -> int:
         return 1
     if options.caches:
         keep_caches(options.caches)
-    run = begun(options, deadline)
-    run.families([FAMILIES[name] for name in options.family])
+    with tempfile.TemporaryDirectory() as folder:
+        run = begun(options, deadline, options.lock or Path(folder) / "gpu")
+        run.families([FAMILIES[name] for name in options.family])
     print(*terminal.summary(run.found), sep="\n")
     print("written:", options.out, *plot.beside(options.out, record.read(options.out)))
     return 0

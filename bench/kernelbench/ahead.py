@@ -5,10 +5,8 @@ graph, kernel and tuned configuration there. Compilers run side by side. What is
 a configuration runs alone on the GPU, behind a lock, so a peer is tuned as well as by itself.
 """
 
-import fcntl
 import functools
 import multiprocessing
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from families import FAMILIES
 from kernelbench.case import DEVICE, Case, Choice
 from kernelbench.peers import BY_SHAPE, contestants
 from kernelbench.record import LATE
+from kernelbench.timing import turn
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -81,12 +80,11 @@ def case_of(job: Job) -> Case:
 
 
 def _alone(path: Path, benchmark: Callable[P, R]) -> Callable[P, R]:
-    """The benchmark, by one process at a time; a killed process lets go."""
+    """The benchmark, by one process at a time."""
 
     @functools.wraps(benchmark)
     def alone(*args: P.args, **kwargs: P.kwargs) -> R:
-        with path.open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with turn(path):
             return benchmark(*args, **kwargs)
 
     return alone
@@ -118,24 +116,22 @@ def _compile(job: Job) -> tuple[Job, str | None]:
     return job, None
 
 
-def compile_all(jobs: Sequence[Job], workers: int, deadline: float) -> dict[Job, str]:
-    """Compile the peers until the deadline (of time.monotonic).
+def compile_all(jobs: Sequence[Job], workers: int, deadline: float, lock: Path) -> dict[Job, str]:
+    """Compile the peers until the deadline (of time.monotonic), with the GPU's lock for tuning.
 
     Returns:
         Those that must not be tried, and why.
     """
     missing = dict.fromkeys(jobs, LATE)
     context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
-    with tempfile.TemporaryDirectory() as folder:
-        lock = Path(folder) / "gpu"
-        with context.Pool(min(workers, len(jobs)), _begin, (lock,)) as pool:
-            done = pool.imap_unordered(_compile, jobs)
-            for _ in jobs:
-                try:
-                    job, error = done.next(timeout=max(0.0, deadline - time.monotonic()))
-                except multiprocessing.TimeoutError:
-                    break
-                del missing[job]
-                if error:
-                    missing[job] = error
+    with context.Pool(min(workers, len(jobs)), _begin, (lock,)) as pool:
+        done = pool.imap_unordered(_compile, jobs)
+        for _ in jobs:
+            try:
+                job, error = done.next(timeout=max(0.0, deadline - time.monotonic()))
+            except multiprocessing.TimeoutError:
+                break
+            del missing[job]
+            if error:
+                missing[job] = error
     return missing

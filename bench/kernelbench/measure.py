@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +13,15 @@ from kernelbench import host
 from kernelbench.case import DEVICE, Arguments, Case
 from kernelbench.peers import contestants
 from kernelbench.record import HostTime, Row
-from kernelbench.timing import Cache, Captured, Contestant, Copies, interleaved, sets_needed
+from kernelbench.timing import (
+    Cache,
+    Captured,
+    Contestant,
+    Copies,
+    interleaved,
+    sets_needed,
+    turn,
+)
 
 LARGE_BYTES = 1 << 28
 
@@ -59,7 +68,9 @@ def _check(case: Case, arguments: Arguments) -> str | None:
     return None if found <= case.tolerance else f"wrong: differs by {found:.2g} from the first peer"
 
 
-def measure(family: str, case: Case, cache: Cache, samples: int, without: Mapping[str, str]) -> Row:
+def measure(
+    family: str, case: Case, cache: Cache, samples: int, without: Mapping[str, str], lock: Path
+) -> Row:
     """Time one cell; who cannot run is noted, not fatal.
 
     Args:
@@ -68,6 +79,7 @@ def measure(family: str, case: Case, cache: Cache, samples: int, without: Mappin
         cache: emptied before every sample.
         samples: of each contestant.
         without: peers that are not to be tried, and why.
+        lock: of the GPU, while the samples are taken.
     """
     torch.compiler.reset()
     moved = case.bytes_moved
@@ -85,7 +97,8 @@ def measure(family: str, case: Case, cache: Cache, samples: int, without: Mappin
         except Exception as error:
             failures.setdefault(who, _first_line(error))
             _recover()
-    times = interleaved(ready, samples)
+    with turn(lock):
+        times = interleaved(ready, samples)
     row = Row(
         *(family, case.op, case.way, case.dtype_name, case.shape_name),
         *(moved, case.in_time, times, failures),

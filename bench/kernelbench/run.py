@@ -37,6 +37,7 @@ class Run:
         deadline: of time.monotonic.
         colour: lost cells are red.
         cache: the GPU's.
+        lock: a file; who has it measures.
     """
 
     choice: Choice
@@ -50,6 +51,7 @@ class Run:
     deadline: float
     colour: bool
     cache: Cache
+    lock: Path
 
     @property
     def left(self) -> float:
@@ -73,7 +75,7 @@ class Run:
             if self.left < 0:
                 print(f"{family.name}: {len(cells) - at} cells left out, the time is up")
                 break
-            row = measure(family.name, case, self.cache, self.samples, without[at])
+            row = measure(family.name, case, self.cache, self.samples, without[at], self.lock)
             self._keep(replace(self.found, rows=[*self.found.rows, row]))
             if terminal.title(row) != shown:
                 shown, peers = terminal.title(row), terminal.peers_of(row)
@@ -105,7 +107,9 @@ class Run:
         if every and self.workers:
             begun = time.monotonic()
             seconds = min(LONGEST_COMPILE_S, COMPILE_SHARE * self.left)
-            missing = ahead.compile_all(ahead.ordered(every), self.workers, begun + seconds)
+            missing = ahead.compile_all(
+                ahead.ordered(every), self.workers, begun + seconds, self.lock
+            )
             took, done = time.monotonic() - begun, len(every) - len(missing)
             print(f"compiled {done} of {len(every)} peers in {took:.0f} s", flush=True)
         return {

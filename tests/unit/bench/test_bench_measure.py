@@ -1,9 +1,12 @@
 """Measurements, with clocks that tell what they are told."""
 
+import fcntl
 import itertools
 import multiprocessing
+import os
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -114,8 +117,11 @@ def fails(x):
     raise ModuleNotFoundError("No module named 'liger_kernel'")
 
 
+LOCK = Path(os.devnull)  # no other process measures
+
+
 def measured_cell(**changes):
-    return measure_module.measure("made", relu_case(**changes), None, 3, {})
+    return measure_module.measure("made", relu_case(**changes), None, 3, {}, LOCK)
 
 
 def test_a_cell(here):
@@ -167,11 +173,21 @@ def test_a_failure_is_noted_and_of_ours_a_lost_cell(here, changes, failures):
 
 
 def test_who_was_not_compiled_is_left_out(here):
-    row = measure_module.measure(
-        "made", relu_case(compiled=True), None, 3, {"compile": "late", "max-autotune": "late"}
-    )
+    late = {"compile": "late", "max-autotune": "late"}
+    row = measure_module.measure("made", relu_case(compiled=True), None, 3, late, LOCK)
     assert row.failures == {"compile": "late", "max-autotune": "late"}
     assert set(row.times) == {"copy", "ours", "eager"}
+
+
+def test_samples_are_taken_with_the_lock(here, monkeypatch, tmp_path):
+    def samples(ready, count):
+        with (tmp_path / "gpu").open("w") as file, pytest.raises(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return interleaved(ready, count)
+
+    monkeypatch.setattr(measure_module, "interleaved", samples)
+    row = measure_module.measure("made", relu_case(), None, 3, {}, tmp_path / "gpu")
+    assert row.times.keys() >= {"ours", "eager"}
 
 
 def test_host_time_leaves_out_who_cannot_run(here, monkeypatch):
@@ -206,7 +222,7 @@ def measured(monkeypatch):
     """The cells that were measured; each takes 34 us."""
     cells = []
 
-    def measure(family, case, cache, samples, without):
+    def measure(family, case, cache, samples, without, lock):
         cells.append((family, case.dtype_name, case.shape_name, dict(without)))
         times = {"ours": timing(34.0), "eager": timing(50.0)}
         where = (family, case.op, case.way, case.dtype_name, case.shape_name)
@@ -232,6 +248,7 @@ def a_run(tmp_path):
             "deadline": time.monotonic() + 1000,
             "colour": False,
             "cache": None,
+            "lock": tmp_path / "gpu",
         }
         return module.Run(**(facts | changes))
 
@@ -327,7 +344,7 @@ def test_resuming_times_what_is_missing_or_was_late(a_run, measured):
 def test_what_was_not_compiled_is_not_tried(a_run, measured, monkeypatch, capsys):
     late = {}
 
-    def compile_all(jobs, workers, deadline):
+    def compile_all(jobs, workers, deadline, lock):
         late.update(dict.fromkeys(jobs[:3], LATE))
         return late
 
@@ -368,5 +385,6 @@ def test_measurements_of_processes_do_not_overlap(tmp_path):
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(taken))
 
 
-def test_at_the_deadline_the_rest_is_late():
-    assert ahead.compile_all(JOBS, 1, time.monotonic()) == dict.fromkeys(JOBS, LATE)
+def test_at_the_deadline_the_rest_is_late(tmp_path):
+    late = ahead.compile_all(JOBS, 1, time.monotonic(), tmp_path / "gpu")
+    assert late == dict.fromkeys(JOBS, LATE)
