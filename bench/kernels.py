@@ -8,8 +8,8 @@ copy in the same run. A cell that loses to a peer by more than 2 % is marked, an
 Needs torch and an installed fusedops. The peers and their versions are in bench/peers.txt; one that
 is not there is noted. A record is written after every cell, so a run that is cut keeps what it has;
 --resume goes on from a record. With --caches a later run finds what the peers' compilers made for
-the same GPU and torch. Runs of different cells on one GPU, with one --lock, measure in turn while the
-others prepare. At the end each family's plot is drawn beside the record.
+the same GPU and torch. Runs of different cells on one GPU that have one --lock measure in turn,
+while the others prepare. At the end each family's plot is drawn beside the record.
 """
 
 import argparse
