@@ -48,7 +48,7 @@ struct NormBackwardTensors {
   void* scratch;
 };
 
-// The bytes of scratch memory that norm_backward needs.
+// The bytes of scratch memory that norm_backward needs on the current GPU.
 std::int64_t norm_backward_scratch(const Norm& call);
 
 // cols must not be 0. The sums over the rows are taken in the accumulator's type, in an order that

@@ -177,11 +177,11 @@ FUSEDOPS_DEVICE float sum_of_lanes(const float (&x)[V], const Of& f) {
 // centered norm, of g, relative to the mean of the block (PartialSum). Returns the row's mean.
 template <class F, int kSums, class Room>
 FUSEDOPS_DEVICE float sum_of_row(float (&sums)[kSums], const PartialSum& block,
-                                 const Constants<float>& c, Room& room, unsigned round) {
+                                 const Constants<float>& c, Room& room) {
   float mean = 0;
   if constexpr (F::kCentered) {
     float all[5] = {block.sum, block.count, sums[0], sums[1], sums[2]};
-    row_cluster::exchange(all, room, round, [] {});
+    row_cluster::exchange(all, room);
     const PartialSum one{all[0], all[1]};
     mean = mean_of_row(one, c);
     const float apart = one.mean() - mean;
@@ -189,7 +189,7 @@ FUSEDOPS_DEVICE float sum_of_row(float (&sums)[kSums], const PartialSum& block,
     sums[1] = fmaf(apart, all[4], all[3]);
     sums[2] = all[4];
   } else {
-    row_cluster::exchange(sums, room, round, [] {});
+    row_cluster::exchange(sums, room);
   }
   row_cluster::sum_of_blocks(sums);
   return mean;
@@ -277,7 +277,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
       if (F::kCentered) sums[kSums - 1] += edge_g;
     }
     row_cluster::sum_of_block(sums, of_warp);
-    mean = sum_of_row<F>(sums, block, c, room, 0);
+    mean = sum_of_row<F>(sums, block, c, room);
     const Slope slope(mean, sums, c);
     if (part.own == 0) scales[row] = {slope.mean, slope.scale};
     part.next_pass(in, ask, [&](unsigned v, const Part::OfInputs& of, int j) {
