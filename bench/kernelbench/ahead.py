@@ -5,13 +5,12 @@ graph, kernel and tuned configuration there. Compilers run side by side. What is
 a configuration runs alone on the GPU, behind a lock, so a peer is tuned as well as by itself.
 """
 
-import functools
 import multiprocessing
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import torch
 from families import FAMILIES
@@ -20,9 +19,6 @@ from kernelbench.case import DEVICE, Case, Choice
 from kernelbench.peers import BY_SHAPE, contestants
 from kernelbench.record import LATE
 from kernelbench.timing import turn
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -44,7 +40,7 @@ class Job:
 
 
 def jobs_of(family: str, cells: Iterable[tuple[int, Case]]) -> list[list[Job]]:
-    """For each cell the peers to compile: those that do it for its shape, or for its dtype first.
+    """For each cell the peers to compile: by shape, or once for an operator and a dtype.
 
     Args:
         family: the cells' name.
@@ -54,22 +50,15 @@ def jobs_of(family: str, cells: Iterable[tuple[int, Case]]) -> list[list[Job]]:
     jobs = []
     for operator, case in cells:
         peers = [who for who in contestants(case) if case.peers.get(who) is not case.plain]
-        of_dtype = {(operator, case.dtype_name, who): who for who in peers if who not in BY_SHAPE}
-        first = [who for key, who in of_dtype.items() if key not in seen]
-        seen |= of_dtype.keys()
         jobs.append(
             [
                 Job(family, operator, case.dtype_name, case.shape_name, who)
                 for who in peers
-                if who in BY_SHAPE or who in first
+                if who in BY_SHAPE or (operator, case.dtype_name, who) not in seen
             ]
         )
+        seen.update((operator, case.dtype_name, who) for who in peers)
     return jobs
-
-
-def ordered(jobs: Sequence[Job]) -> list[Job]:
-    """Those of a dtype first: they are few, take long, and without them cells wait for them."""
-    return sorted(jobs, key=lambda job: job.peer in BY_SHAPE)
 
 
 def case_of(job: Job) -> Case:
@@ -77,17 +66,6 @@ def case_of(job: Job) -> Case:
     operator = FAMILIES[job.family].operators[job.operator]
     chosen = Choice(dtypes=frozenset([job.dtype]), shapes=frozenset([job.shape]))
     return next(operator.cases(chosen))
-
-
-def _alone(path: Path, benchmark: Callable[P, R]) -> Callable[P, R]:
-    """The benchmark, by one process at a time."""
-
-    @functools.wraps(benchmark)
-    def alone(*args: P.args, **kwargs: P.kwargs) -> R:
-        with turn(path):
-            return benchmark(*args, **kwargs)
-
-    return alone
 
 
 def _begin(lock: Path) -> None:
@@ -98,7 +76,7 @@ def _begin(lock: Path) -> None:
     torch.set_num_threads(1)
     config.compile_threads = 1
     kind: Any = type(benchmarker)
-    kind.benchmark_gpu = _alone(lock, kind.benchmark_gpu)
+    kind.benchmark_gpu = turn(lock)(kind.benchmark_gpu)
 
 
 @torch.no_grad()
@@ -125,7 +103,9 @@ def compile_all(jobs: Sequence[Job], workers: int, deadline: float, lock: Path) 
     missing = dict.fromkeys(jobs, LATE)
     context = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
     with context.Pool(min(workers, len(jobs)), _begin, (lock,)) as pool:
-        done = pool.imap_unordered(_compile, jobs)
+        # What is compiled once takes long, and other cells would wait for it.
+        first = sorted(jobs, key=lambda job: job.peer in BY_SHAPE)
+        done = pool.imap_unordered(_compile, first)
         for _ in jobs:
             try:
                 job, error = done.next(timeout=max(0.0, deadline - time.monotonic()))

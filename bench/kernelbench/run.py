@@ -107,9 +107,7 @@ class Run:
         if every and self.workers:
             begun = time.monotonic()
             seconds = min(LONGEST_COMPILE_S, COMPILE_SHARE * self.left)
-            missing = ahead.compile_all(
-                ahead.ordered(every), self.workers, begun + seconds, self.lock
-            )
+            missing = ahead.compile_all(every, self.workers, begun + seconds, self.lock)
             took, done = time.monotonic() - begun, len(every) - len(missing)
             print(f"compiled {done} of {len(every)} peers in {took:.0f} s", flush=True)
         return {

@@ -283,7 +283,7 @@ gpu::Status plan(const StepSizes& sizes, std::int64_t room, StepParams& params,
   // The blocks that a full cache has work for are a cluster, if they may be one.
   const std::int64_t tiles = ceil_div(attention.cache.capacity, sizes.keys);
   const std::int64_t needed = ceil_div(tiles, kLeastTiles);
-  int merged = 0;  // bytes of the partial results that a block merges
+  int merged = 0;  // bytes of the partial results that a block merges, at most
   if (row <= kMostInCluster && params.short_caches && needed > 1 && needed <= splits &&
       needed <= cluster::kAlwaysAllowed && gpu::has_clusters()) {
     splits = static_cast<int>(needed);

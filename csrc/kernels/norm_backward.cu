@@ -124,7 +124,7 @@ gpu::Status launch_rows_and_sums(const Norm& call, const NormBackwardTensors& t,
                                  ColumnPartials<A>& sums, gpu::Stream stream) {
   using T = typename F::T;
   if constexpr (sizeof(T) < sizeof(double)) {
-    const Teams teams = teams_of<F>(call);
+    const Teams teams = teams_of(call);
     if (teams.count > 0) {
       sums.rows = teams.count;
       sums.of_gamma = static_cast<A*>(t.scratch);
@@ -171,18 +171,11 @@ using namespace norm_detail;
 
 std::int64_t norm_backward_scratch(const Norm& call) {
   if (call.rows == 0) return 0;
-  const int gains = call.centered ? 2 : 1;
-  return with_type(call.dtype, [&](auto type) -> std::int64_t {
-    using T = typename decltype(type)::T;
-    using A = Accumulator<T>;
-    if constexpr (sizeof(T) < sizeof(double)) {
-      const std::int64_t teams = call.centered
-                                     ? teams_of<Formula<T, true, Adds::nothing>>(call).count
-                                     : teams_of<Formula<T, false, Adds::nothing>>(call).count;
-      if (teams > 0) return gains * teams * call.cols * sizeof(A);
-    }
-    return (2 * call.rows + gains * partials(gain_tiling(call), kLanes<T>)) * sizeof(A);
-  });
+  const int gains = call.centered ? 2 : 1, size = accumulator_size(call.dtype);
+  const std::int64_t teams = teams_of(call).count;
+  if (teams > 0) return gains * teams * call.cols * size;
+  const int lanes = kVectorBytes / element_size(call.dtype);
+  return (2 * call.rows + gains * partials(gain_tiling(call), lanes)) * size;
 }
 
 gpu::Status norm_backward(const Norm& call, const NormBackwardTensors& tensors,

@@ -12,17 +12,23 @@
 
 namespace fusedops::kernels::norm_detail {
 
-// The steps of a team. In step i it sums row i, or if centered takes its mean and sums row i - 1.
-template <class F>
-struct TeamSteps {
+// What a team has of any norm.
+struct TeamSize {
   static constexpr int kVectors = 2;    // of a thread
   static constexpr int kThreads = 512;  // of a block, at most, and of a multiprocessor
-  static constexpr int kAhead = 1;      // rows that are copied beforehand; more are no faster
-  static constexpr int kMeans = F::kCentered ? 1 : 0;  // steps from a row's mean to its sums
-  static constexpr int kStages = 4;                    // rows in shared memory
+  static constexpr int kStages = 4;     // rows in shared memory
   static constexpr int kWarps = kThreads / warp::kWidth * cluster::kMostBlocks;
+
   // Sums: of squares and of g (x - mean), and if centered of g and of x.
-  static constexpr int kSums = F::kCentered ? 4 : 2, kOfX = 3;
+  static constexpr int sums(bool centered) { return centered ? 4 : 2; }
+};
+
+// The steps of a team. In step i it sums row i, or if centered takes its mean and sums row i - 1.
+template <class F>
+struct TeamSteps : TeamSize {
+  static constexpr int kAhead = 1;  // rows that are copied beforehand; more are no faster
+  static constexpr int kMeans = F::kCentered ? 1 : 0;  // steps from a row's mean to its sums
+  static constexpr int kSums = sums(F::kCentered), kOfX = 3;
   using Sums = std::conditional_t<F::kCentered, float4, float2>;
   static_assert(kAhead + kMeans + 2 <= kStages);
 };
@@ -35,15 +41,14 @@ struct Teams {
 };
 
 // The layout that keeps most threads busy, of those that need the fewest blocks.
-template <class F>
-Teams teams_of(const Norm& call) {
-  using S = TeamSteps<F>;
+inline Teams teams_of(const Norm& call) {
+  using S = TeamSize;
   constexpr std::int64_t kMostRows = 1 << 30, kLeastThreads = 32;
-  constexpr int kLanes = fusedops::kLanes<typename F::T>;
-  const std::int64_t threads = ceil_div(call.cols / kLanes, S::kVectors);
+  const int lanes = kVectorBytes / element_size(call.dtype);
+  const std::int64_t threads = ceil_div(call.cols / lanes, S::kVectors);
   Teams best;
-  if (call.rows > kMostRows || call.cols % kLanes != 0 || threads < kLeastThreads ||
-      !gpu::has_clusters()) {
+  if (call.dtype == DType::float64 || call.rows > kMostRows || call.cols % lanes != 0 ||
+      threads < kLeastThreads || !gpu::has_clusters()) {
     return best;
   }
   std::int64_t most = 0;
@@ -56,7 +61,8 @@ Teams teams_of(const Norm& call) {
     const std::int64_t count = processors * (S::kThreads / width) / blocks;
     if (count * threads <= most) continue;
     most = count * threads;
-    const std::int64_t rooms = 2 * blocks * width / warp::kWidth * sizeof(typename S::Sums);
+    const std::int64_t rooms =
+        2 * blocks * width / warp::kWidth * S::sums(call.centered) * sizeof(float);
     const std::int64_t stages = S::kStages * 2 * S::kVectors * width * kVectorBytes;
     best = {{static_cast<unsigned>(blocks), static_cast<unsigned>(width), 0,
              static_cast<unsigned>(rooms + stages)},
@@ -143,7 +149,7 @@ class Staged {
 template <class F>
 struct ColumnSums {
   using T = typename F::T;
-  static constexpr int V = kLanes<T>, kVectors = TeamSteps<F>::kVectors;
+  static constexpr int V = kLanes<T>, kVectors = TeamSize::kVectors;
   static constexpr int kOfRow = F::kCentered ? 3 : 2;  // sums of a row that need its mean
   const Columns<T>& columns;
   float gamma[kVectors][V] = {}, of_gamma[kVectors][V] = {}, of_beta[kVectors][V] = {};
@@ -212,7 +218,7 @@ struct ColumnSums {
 };
 
 template <class F>
-__global__ void FUSEDOPS_LAUNCH_BOUNDS(TeamSteps<F>::kThreads, 1)
+__global__ void FUSEDOPS_LAUNCH_BOUNDS(TeamSize::kThreads, 1)
     backward_once_kernel(const NormBackwardTensors t, float* __restrict__ of_gamma,
                          float* __restrict__ of_beta, unsigned rows, int cols,
                          const Constants<float> c) {

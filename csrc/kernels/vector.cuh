@@ -126,9 +126,11 @@ struct TypeTag {
   using T = Type;
 };
 
-// Calls `body` with the tag of the element type, a TypeTag.
+// Calls `body` with the tag of the element type, a TypeTag. It returns a status, and nothing that
+// would lose bits as one.
 template <class Body>
 gpu::Status with_type(DType dtype, const Body& body) {
+  static_assert(std::is_same_v<decltype(body(TypeTag<float>{})), gpu::Status>);
   switch (dtype) {
     case DType::float32:
       return body(TypeTag<float>{});

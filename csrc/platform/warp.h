@@ -12,19 +12,6 @@ namespace fusedops::warp {
 // of 64.
 constexpr int kWidth = 32;
 
-// The number of the thread's warp in its block. The compiler learns that it is the same for the
-// whole warp. Blocks must lie along x.
-FUSEDOPS_DEVICE int index() {
-  const int of_thread = static_cast<int>(threadIdx.x) / kWidth;
-#if defined(__HIP_PLATFORM_AMD__)
-  return of_thread;  // a wavefront of 64 contains two
-#elif defined(FUSEDOPS_MODEL)
-  return static_cast<int>(model::shuffle(static_cast<unsigned>(of_thread), 0));
-#else
-  return __shfl_sync(0xffffffffu, of_thread, 0);
-#endif
-}
-
 namespace detail {
 
 template <class T, class Exchange>
@@ -69,6 +56,17 @@ FUSEDOPS_DEVICE T shuffle(const T& value, int from) {
     return __shfl_sync(0xffffffffu, word, from);
 #endif
   });
+}
+
+// The number of the thread's warp in its block. The compiler learns that it is the same for the
+// whole warp. Blocks must lie along x.
+FUSEDOPS_DEVICE int index() {
+  const int of_thread = static_cast<int>(threadIdx.x) / kWidth;
+#if defined(__HIP_PLATFORM_AMD__)
+  return of_thread;  // a wavefront of 64 contains two
+#else
+  return shuffle(of_thread, 0);
+#endif
 }
 
 // The value of the previous thread of the warp; the first thread keeps its own. All threads of the

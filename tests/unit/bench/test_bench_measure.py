@@ -32,6 +32,7 @@ from kernelbench.timing import (  # noqa: E402
     calls_in_graph,
     interleaved,
     sets_needed,
+    turn,
 )
 
 # Arithmetic of the measurements, with clocks that tell what they are told.
@@ -369,7 +370,7 @@ def work(path, spans):
         spans.put((start, time.monotonic()))
         return rep
 
-    assert ahead._alone(path, benchmark)(0.2, rep=40) == 40
+    assert turn(path)(benchmark)(0.2, rep=40) == 40
 
 
 def test_measurements_of_processes_do_not_overlap(tmp_path):
@@ -383,6 +384,19 @@ def test_measurements_of_processes_do_not_overlap(tmp_path):
         worker.join()
     assert all(worker.exitcode == 0 for worker in workers)
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(taken))
+
+
+def test_peers_compile_for_each_shape_or_once_for_a_dtype():
+    peers = {"eager": torch.relu, "liger": fails, "quack": fails}
+    case = relu_case(peers=peers, compiled=True)
+    cases = [case, replace(case, shape=(2, 8)), replace(case, dtype=torch.float16)]
+    jobs = ahead.jobs_of("made", [(0, case) for case in cases])
+    by_shape = {"compile", "max-autotune", "quack"}
+    assert [{job.peer for job in of_cell} for of_cell in jobs] == [
+        by_shape | {"liger"},
+        by_shape,
+        by_shape | {"liger"},
+    ]
 
 
 def test_at_the_deadline_the_rest_is_late(tmp_path):
