@@ -295,12 +295,11 @@ gpu::Status launch_prefetched(const Softmax& call, const PrefetchedKernel<T>& pr
     if (status != gpu::kSuccess) return status;
   }
   const std::int64_t rows = call.rows(), of_block = prefetched.block.rows * run;
-  return overlap::launch(
-      prefetched.kernel,
-      overlap::Blocks{dim3(static_cast<unsigned>(ceil_div(rows, of_block))), prefetched.block.dim(),
-                      1, static_cast<unsigned>(prefetched.shared)},
-      stream, static_cast<T*>(y), static_cast<const T*>(scores), static_cast<unsigned>(rows),
-      params);
+  overlap::Blocks blocks{dim3(static_cast<unsigned>(ceil_div(rows, of_block))),
+                         prefetched.block.dim()};
+  blocks.shared = static_cast<unsigned>(prefetched.shared);
+  return overlap::launch(prefetched.kernel, blocks, stream, static_cast<T*>(y),
+                         static_cast<const T*>(scores), static_cast<unsigned>(rows), params);
 }
 
 }  // namespace fusedops::kernels::softmax_detail

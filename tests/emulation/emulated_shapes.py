@@ -72,9 +72,11 @@ def test_gradients_of_many_rows(name, dtype, rows, cols):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
-@pytest.mark.parametrize(("queries", "keys"), [(3, 33_000), (3, 33_001), (8, 33_001)])
-def test_scores_of_a_cluster(queries, keys, dtype):
-    """Rows of scores that several blocks share, with masks of every kind, and their gradient.
+@pytest.mark.parametrize(
+    ("queries", "keys"), [(3, 1032), (5, 9000), (3, 33_000), (3, 33_001), (8, 33_001)]
+)
+def test_scores_with_masks_of_every_kind(queries, keys, dtype):
+    """Rows of scores that a few warps, a block, or several blocks share, and their gradient.
 
     The rows of a mask for all heads are aligned as those of the scores, except for 3 of odd length.
     """
