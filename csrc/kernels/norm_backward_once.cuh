@@ -17,7 +17,7 @@ struct TeamSize {
   static constexpr int kVectors = 2;    // of a thread
   static constexpr int kThreads = 512;  // of a block, at most, and of a multiprocessor
   static constexpr int kStages = 4;     // rows in shared memory
-  static constexpr int kWarps = kThreads / warp::kWidth * cluster::kMostBlocks;
+  static constexpr int kWarps = kThreads / warp::kWidth;  // of a block
 
   // Sums: of squares and of g (x - mean), and if centered of g and of x.
   static constexpr int sums(bool centered) { return centered ? 4 : 2; }
@@ -29,7 +29,6 @@ struct TeamSteps : TeamSize {
   static constexpr int kAhead = 1;  // rows that are copied beforehand; more are no faster
   static constexpr int kMeans = F::kCentered ? 1 : 0;  // steps from a row's mean to its sums
   static constexpr int kSums = sums(F::kCentered), kOfX = 3;
-  using Sums = std::conditional_t<F::kCentered, float4, float2>;
   static_assert(kAhead + kMeans + 2 <= kStages);
 };
 
@@ -225,22 +224,20 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(TeamSize::kThreads, 1)
   if constexpr (cluster::kSupported) {
     using T = typename F::T;
     using S = TeamSteps<F>;
-    using Sums = typename S::Sums;
-    using Room = row_cluster::WarpExchange<Sums, S::kWarps>;
+    using Exchange = row_cluster::Exchange<S::kSums, S::kWarps>;
     __shared__ cluster::Mailbox boxes[2];
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
-    const auto room = [&](int step) {
-      auto* const of_warps = reinterpret_cast<Sums*>(places) + step % 2 * Room::warps();
-      return Room{of_warps, boxes[step % 2]};
+    const auto exchange = [&](int step) {
+      auto* const all = reinterpret_cast<typename Exchange::Sent*>(places);
+      return Exchange(all + step % 2 * Exchange::senders(), boxes[step % 2]);
     };
     overlap::wait_in_turn();
-    room(0).open();
-    room(1).open();
-    cluster::arrive_relaxed();
+    row_cluster::open(exchange(0), exchange(1));
     const unsigned teams = gridDim.x / cluster::size(), team = cluster::number();
     const int count = static_cast<int>((rows - team + teams - 1) / teams);
     const Columns<T> columns(cols, S::kVectors);
-    const Staged<F> in(places + 2 * Room::warps() * sizeof(Sums) / sizeof(Packed));
+    const Staged<F> in(places +
+                       2 * Exchange::senders() * sizeof(typename Exchange::Sent) / sizeof(Packed));
     const std::int64_t apart = std::int64_t{teams} * cols;
     std::int64_t next = std::int64_t{team} * cols;  // the first element of the next row to copy
     const auto start = [&](int step) {
@@ -276,7 +273,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(TeamSize::kThreads, 1)
       }
       const float mean_of_last = mean;
       if (step > 0) {
-        const Room from = room(step - 1);
+        const Exchange from = exchange(step - 1);
         from.receive((step - 1) / 2);
         from.sum(got);
         from.reopen();
@@ -286,10 +283,10 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(TeamSize::kThreads, 1)
         }
       }
       if (step < count + S::kMeans) {
-        Sums to_all;
+        typename Exchange::Sent to_all;
         warp::reduce_all(own, Sum{});
         memcpy(&to_all, own, sizeof(to_all));
-        room(step).send(to_all);
+        exchange(step).send(to_all);
       }
       if (last < 0) continue;
       sums.take_row(static_cast<T*>(t.grad_x) + row, in, last, Slope(mean_of_last, got, c), more,

@@ -174,25 +174,31 @@ FUSEDOPS_DEVICE float sum_of_lanes(const float (&x)[V], const Of& f) {
 }
 
 // The sums of a row, of whose blocks each passes its own: of squares, of g (x - mean) and, in a
-// centered norm, of g, relative to the mean of the block (PartialSum). Returns the row's mean.
-template <class F, int kSums, class Room>
-FUSEDOPS_DEVICE float sum_of_row(float (&sums)[kSums], const PartialSum& block,
-                                 const Constants<float>& c, Room& room) {
-  float mean = 0;
+// centered norm, of g, relative to the mean of the block, of whose x `sum` is the sum. Returns the
+// row's mean. `elements(block)` is the number of elements of a block.
+template <class F, int kSums, class Exchange, class Elements>
+FUSEDOPS_DEVICE float sum_of_row(float (&sums)[kSums], float sum, const Elements& elements,
+                                 const Constants<float>& c, const Exchange& blocks) {
   if constexpr (F::kCentered) {
-    float all[5] = {block.sum, block.count, sums[0], sums[1], sums[2]};
-    row_cluster::exchange(all, room);
-    const PartialSum one{all[0], all[1]};
-    mean = mean_of_row(one, c);
-    const float apart = one.mean() - mean;
-    sums[0] = fmaf(one.count, apart * apart, all[2]);
-    sums[1] = fmaf(apart, all[4], all[3]);
-    sums[2] = all[4];
+    blocks.send({{sums[0], sums[1], sums[2], sum}});
+    typename Exchange::Sent one{};
+    blocks.receive(0);
+    PartialSum of_lane{};
+    blocks.each([&](const auto& sent, unsigned block) {
+      one = sent;
+      of_lane = {sent.of[3], elements(block)};
+    });
+    const float mean = mean_of_row(of_lane, c), apart = of_lane.mean() - mean;
+    sums[0] = row_cluster::sum_of_blocks(fmaf(of_lane.count, apart * apart, one.of[0]));
+    sums[1] = row_cluster::sum_of_blocks(fmaf(apart, one.of[2], one.of[1]));
+    sums[2] = row_cluster::sum_of_blocks(one.of[2]);
+    return mean;
   } else {
-    row_cluster::exchange(sums, room);
+    blocks.send({{sums[0], sums[1]}});
+    blocks.receive(0);
+    blocks.sum(sums);
+    return 0;
   }
-  row_cluster::sum_of_blocks(sums);
-  return mean;
 }
 
 // The gradient of an element x: scale g, where g = grad gamma, and what the row's means add to it.
@@ -219,8 +225,9 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
     using T = typename F::T;
     using Part = row_cluster::ClusterRow<2>;
     constexpr int V = kLanes<T>, kSums = F::kCentered ? 3 : 2;  // of squares, g n, g
-    __shared__ float of_warp[kSums + 2][kMostWarps];
-    __shared__ row_cluster::BlockExchange<kSums + (F::kCentered ? 2 : 0)> room;
+    __shared__ float of_warp[kSums + 1][kMostWarps];
+    using Exchange = row_cluster::Exchange<F::kCentered ? 4 : 2>;
+    __shared__ typename Exchange::Room room;
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
     overlap::wait_in_turn();
     const auto* const x_data = static_cast<const T*>(t.x);
@@ -233,7 +240,8 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
     const std::int64_t begin = p.row + p.span.head;
     const Part part(places, held, static_cast<unsigned>(p.span.vectors));
     const Packed* const in[2] = {as_packed(x_data + begin), as_packed(grad_data + begin)};
-    row_cluster::open(room);
+    const Exchange blocks(room);
+    row_cluster::open(blocks);
     part.start(in);
     cluster::wait();
     const bool has_edge = !p.kWhole && part.own < static_cast<unsigned>(p.span.edges);
@@ -243,18 +251,18 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
       edge_x = widen(x_data[p.row + edge_column]);
       edge_g = widen(grad_data[p.row + edge_column]) * widen(gamma_data[edge_column]);
     }
-    float mean = 0;
-    PartialSum block{};
+    const auto elements = [&](unsigned block) {
+      return static_cast<float>(part.count_of(block) * V + (block == 0 ? p.span.edges : 0));
+    };
+    float mean = 0, sum_of_x[1] = {edge_x};
     if constexpr (F::kCentered) {
-      float sum[2] = {edge_x, static_cast<float>(part.count() * V + has_edge)};
       part.first_pass(in, [&](unsigned, const Part::OfInputs& of) {
         float x[V];
         widen<T>(x, of[0]);
-        sum[0] += sum_of_lanes(x, [](float each) { return each; });
+        sum_of_x[0] += sum_of_lanes(x, [](float each) { return each; });
       });
-      row_cluster::sum_of_block(sum, of_warp + kSums);
-      block = {sum[0], sum[1]};
-      mean = block.mean();
+      row_cluster::sum_of_block(sum_of_x, of_warp + kSums);
+      mean = PartialSum{sum_of_x[0], elements(cluster::rank())}.mean();
     }
     Vector<T> gammas[Part::kBatch];
     const auto ask = [&](unsigned v, int j) { gammas[j] = p.columns(gamma_data, v); };
@@ -277,7 +285,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
       if (F::kCentered) sums[kSums - 1] += edge_g;
     }
     row_cluster::sum_of_block(sums, of_warp);
-    mean = sum_of_row<F>(sums, block, c, room);
+    mean = sum_of_row<F>(sums, sum_of_x[0], elements, c, blocks);
     const Slope slope(mean, sums, c);
     if (part.own == 0) scales[row] = {slope.mean, slope.scale};
     part.next_pass(in, ask, [&](unsigned v, const Part::OfInputs& of, int j) {

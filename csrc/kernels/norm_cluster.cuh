@@ -20,11 +20,9 @@ struct PartialSum {
   FUSEDOPS_DEVICE float mean() const { return count > 0 ? sum / count : 0; }
 };
 
-// The mean of a row, of whose blocks each thread passes the one that exchange() gave it.
+// The mean of a row, of whose blocks each lane passes one.
 FUSEDOPS_DEVICE float mean_of_row(const PartialSum& one, const Constants<float>& c) {
-  float row[1] = {one.sum};
-  row_cluster::sum_of_blocks(row);
-  return c.exact_mean(row[0]);
+  return c.exact_mean(row_cluster::sum_of_blocks(one.sum));
 }
 
 // A centered norm has much arithmetic: there blocks have S::kMost threads and neighbouring vectors,
@@ -54,27 +52,33 @@ FUSEDOPS_DEVICE float elements_of(const P& p, unsigned block) {
 }
 
 template <class F>
-using ExchangeOf = row_cluster::BlockExchange<F::kCentered ? 3 : 2>;
+using ExchangeOf = row_cluster::Exchange<F::kCentered ? 4 : 2>;
 
 // The scale of a row whose blocks have `sum`, and squares relative to their mean. `taken` is what
 // the first thread has got from the queue; each thread gets it back.
 template <class F, class S, class P, class Meanwhile>
 FUSEDOPS_DEVICE Scale<float> scale_of_blocks(float sum, float squares, unsigned& taken, const P& p,
-                                             const Constants<float>& c, ExchangeOf<F>& room,
+                                             const Constants<float>& c, const ExchangeOf<F>& blocks,
                                              unsigned round, const Meanwhile& meanwhile) {
-  float all[F::kCentered ? 3 : 2] = {squares, math::from_bits(taken)};
-  if constexpr (F::kCentered) all[2] = sum;
-  row_cluster::exchange(all, room, round, meanwhile);
-  taken = room.bits_of_first(1);
-  float mean = 0, row[1] = {all[0]};
+  typename ExchangeOf<F>::Sent own{{squares, math::from_bits(taken)}}, one{};
+  if constexpr (F::kCentered) own.of[2] = sum;
+  blocks.send(own);
+  meanwhile();
+  blocks.receive(round);
+  taken = __float_as_uint(blocks.sent[0].of[1]);
+  PartialSum of_lane;
+  blocks.each([&](const auto& sent, unsigned block) {
+    one = sent;
+    if constexpr (F::kCentered) of_lane = {sent.of[2], elements_of<S>(p, block)};
+  });
+  float mean = 0, of_row = one.of[0];
   if constexpr (F::kCentered) {
-    const PartialSum one{all[2], elements_of<S>(p, threadIdx.x % cluster::kMostBlocks)};
-    mean = mean_of_row(one, c);
-    const float apart = one.mean() - mean;
-    row[0] = fmaf(one.count, apart * apart, all[0]);
+    mean = mean_of_row(of_lane, c);
+    const float apart = of_lane.mean() - mean;
+    of_row = fmaf(of_lane.count, apart * apart, of_row);
   }
-  row_cluster::sum_of_blocks(row);
-  return {mean, math::inverse_sqrt(fmaf(row[0], c.inverse_n, c.eps))};
+  of_row = row_cluster::sum_of_blocks(of_row);
+  return {mean, math::inverse_sqrt(fmaf(of_row, c.inverse_n, c.eps))};
 }
 
 // What a block has in shared memory: a row of each input of the sum and, if S::kKeeps, gamma, beta
@@ -189,9 +193,9 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
   if constexpr (cluster::kSupported) {
     using P = RowSlice<typename F::T, kLayout>;
     __shared__ float of_warp[2][2][kMostWarps];
-    __shared__ ExchangeOf<F> rooms[2];
+    __shared__ typename ExchangeOf<F>::Room rooms[2];
     overlap::wait_in_turn();
-    row_cluster::open(rooms[0], rooms[1]);
+    row_cluster::open(ExchangeOf<F>(rooms[0]), ExchangeOf<F>(rooms[1]));
     unsigned next = queue.given(1);
     unsigned taken = threadIdx.x == 0 && cluster::rank() == 0 ? queue.given(2) : 0;
     P p = slice_of<F, S, kLayout>(queue.given(0), cols);
@@ -201,6 +205,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
     in.start(t, p, part);
     for (unsigned round = 0;; ++round) {
       const unsigned half = round % 2, later = queue.take(round + queue.kGiven);
+      const ExchangeOf<F> blocks = rooms[half];
       // The threads that send it get it from the first one.
       if (threadIdx.x < warp::kWidth) taken = warp::reduce(taken, warp::kWidth, Sum{});
       if (round == 0) cluster::wait();
@@ -222,7 +227,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
       part.end_pass(squares[0]);
       const auto finish = [&](auto& gains, const auto& ask) {
         Scale<float> by =
-            scale_of_blocks<F, S>(block.sum, squares[0], taken, p, c, rooms[half], round / 2, ask);
+            scale_of_blocks<F, S>(block.sum, squares[0], taken, p, c, blocks, round / 2, ask);
         by.mean -= block.mean() - mean;
         write(part, by, t, gains, p);
       };
@@ -234,7 +239,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
       }
       if (next >= queue.rows) return;
       if (S::kAddsAgain) in.start(t, after, part);
-      row_cluster::reopen(rooms[half]);
+      blocks.reopen();
       p = after;
       next = taken;
       taken = later;

@@ -77,9 +77,10 @@ class ClusterRow {
   FUSEDOPS_DEVICE ClusterRow(Packed* places, unsigned held, unsigned vectors)
       : places_(places + threadIdx.x), vectors_(vectors), end_(min(vectors, own + held * all)) {}
 
-  // The thread's vectors.
-  FUSEDOPS_DEVICE unsigned count() const {
-    return vectors_ > own ? (vectors_ - own + all - 1) / all : 0;
+  // The number of vectors of a block.
+  FUSEDOPS_DEVICE unsigned count_of(unsigned block) const {
+    const unsigned rest = vectors_ % all, before = min(rest, block * blockDim.x);
+    return vectors_ / all * blockDim.x + min(rest - before, blockDim.x);
   }
 
   // Starts to copy the vectors that are held.
@@ -160,107 +161,78 @@ class ClusterRow {
   const unsigned end_;  // the thread holds its vectors before this one
 };
 
-// Where the blocks of a row leave kCount values for each other, once a round.
-template <int kCount>
-struct BlockExchange {
-  float of_block[kCount][cluster::kMostBlocks];
-  cluster::Mailbox box;
-
-  // The bits of value number i of the first block.
-  FUSEDOPS_DEVICE unsigned bits_of_first(int i) const { return __float_as_uint(of_block[i][0]); }
-};
-
-// Opens exchanges. All threads call it, and cluster::wait() before the first exchange: until then
-// other blocks may not have opened theirs.
-template <int... kCounts>
-FUSEDOPS_DEVICE void open(BlockExchange<kCounts>&... rooms) {
-  if (threadIdx.x == 0) (cluster::open(rooms.box, kCounts * cluster::size()), ...);
-  cluster::arrive_relaxed();
-}
-
-// Lets the values of one more round come. All threads call it after the exchange.
-template <int kCount>
-FUSEDOPS_DEVICE void reopen(BlockExchange<kCount>& room) {
-  if (threadIdx.x == 0) cluster::reopen(room.box, kCount * cluster::size());
-}
-
-// Where the warps of a cluster leave values for each other, once a round: sooner than by way of
-// each block. It has a place for each warp, of which there are at most kWarps.
-template <class Floats, int kWarps>
-struct WarpExchange {
-  static constexpr unsigned kCount = sizeof(Floats) / sizeof(float);
-  Floats* const of_warp;
+// Where the senders of a cluster leave kCount floats for each other, once a round. Each warp sends,
+// of which a block has at most kOfBlock: that is sooner than by way of the block. Or, with 1, each
+// block's first warp does, for the block.
+template <int kCount, int kOfBlock = 1>
+struct Exchange {
+  static_assert(kCount == 1 || kCount == 2 || kCount == 4);
+  struct alignas(kCount * sizeof(float)) Sent {
+    float of[kCount];
+  };
+  static constexpr unsigned kSenders = kOfBlock * cluster::kMostBlocks;
+  struct Room {
+    Sent sent[kSenders];
+    cluster::Mailbox box;
+  };
+  Sent* const sent;  // a place for each sender
   cluster::Mailbox& box;
 
-  FUSEDOPS_DEVICE static unsigned warps_of_block() { return blockDim.x / warp::kWidth; }
-  FUSEDOPS_DEVICE static unsigned warps() { return warps_of_block() * cluster::size(); }
+  FUSEDOPS_DEVICE Exchange(Sent* sent, cluster::Mailbox& box) : sent(sent), box(box) {}
+  FUSEDOPS_DEVICE Exchange(Room& room) : Exchange(room.sent, room.box) {}
 
-  // As open() and reopen() of a BlockExchange, but for cluster::arrive_relaxed().
-  FUSEDOPS_DEVICE void open() const {
-    if (threadIdx.x == 0) cluster::open(box, kCount * warps());
+  FUSEDOPS_DEVICE static unsigned of_block() {
+    return kOfBlock == 1 ? 1 : blockDim.x / warp::kWidth;
   }
-  FUSEDOPS_DEVICE void reopen() const {
-    if (threadIdx.x == 0) cluster::reopen(box, kCount * warps());
-  }
-  // Gives all blocks the values of this warp. They may come in a round after all threads of all
-  // blocks have read those of the round before.
-  FUSEDOPS_DEVICE void send(const Floats& own) const {
-    const unsigned lane = threadIdx.x % warp::kWidth;
-    const unsigned at = cluster::rank() * warps_of_block() + threadIdx.x / warp::kWidth;
-    if (lane < cluster::size()) cluster::send(own, of_warp[at], box, lane);
+  FUSEDOPS_DEVICE static unsigned senders() { return of_block() * cluster::size(); }
+  FUSEDOPS_DEVICE static unsigned floats() { return kCount * senders(); }  // of a round
+
+  // Gives all blocks the values of the calling sender. They may come in a round after all threads
+  // of all blocks have read those of the round before: as when another exchange lies between.
+  FUSEDOPS_DEVICE void send(const Sent& own) const {
+    const unsigned lane = threadIdx.x % warp::kWidth, of_warp = threadIdx.x / warp::kWidth;
+    if (kOfBlock == 1 && of_warp > 0) return;
+    const unsigned at = cluster::rank() * of_block() + of_warp;
+    if (lane < cluster::size()) cluster::send(own, sent[at], box, lane);
   }
   FUSEDOPS_DEVICE void receive(unsigned round) const { cluster::receive(box, round); }
-  // Calls take() for those of some warps, each lane for its own.
+  // Lets the values of one more round come. All threads call it after they have read these.
+  FUSEDOPS_DEVICE void reopen() const {
+    if (threadIdx.x == 0) cluster::reopen(box, floats());
+  }
+
+  // Calls take() for those of some senders, each lane for its own.
   template <class Take>
   FUSEDOPS_DEVICE void each(const Take& take) const {
+    constexpr unsigned kTogether = kSenders < warp::kWidth ? kSenders : warp::kWidth;
 #pragma unroll 4
-    for (int i = 0; i < kWarps / warp::kWidth; ++i) {
-      const unsigned at = threadIdx.x % warp::kWidth + i * warp::kWidth;
-      if (at < warps()) take(of_warp[at]);
+    for (unsigned i = 0; i < kSenders / kTogether; ++i) {
+      const unsigned at = threadIdx.x % kTogether + i * kTogether;
+      if (at < senders()) take(sent[at], at);
     }
   }
-  // The sums over all warps.
+  // The sums over all senders. The order of a row's sum depends on its layout alone.
   FUSEDOPS_DEVICE void sum(float (&values)[kCount]) const {
-    constexpr unsigned kTogether = warp::kWidth / kCount;  // warps whose values are read at once
     const unsigned lane = threadIdx.x % warp::kWidth;
-    const auto* const floats = reinterpret_cast<const float*>(of_warp);
+    const auto* const sent_floats = reinterpret_cast<const float*>(sent);
     float one = 0;
 #pragma unroll 4
-    for (unsigned at = lane; at < warps() * kCount; at += kTogether * kCount) one += floats[at];
+    for (unsigned at = lane; at < floats(); at += warp::kWidth) one += sent_floats[at];
 #pragma unroll
     for (unsigned mask = warp::kWidth / 2; mask >= kCount; mask /= 2) {
       one += warp::shuffle_xor(one, static_cast<int>(mask));
     }
 #pragma unroll
-    for (int i = 0; i < static_cast<int>(kCount); ++i) values[i] = warp::shuffle(one, i);
+    for (int i = 0; i < kCount; ++i) values[i] = warp::shuffle(one, i);
   }
 };
 
-// Gives all blocks this block's values, which each of its threads passes, and each thread those of
-// block number `lane % kMostBlocks`, or zeros if there is none. `meanwhile` runs while they are on
-// their way. A room serves for rounds 0, 1 and so on if the block uses another one in between: its
-// values come after all threads of all blocks have read those of the round before.
-template <int kCount, class Meanwhile>
-FUSEDOPS_DEVICE void exchange(float (&values)[kCount], BlockExchange<kCount>& room, unsigned round,
-                              const Meanwhile& meanwhile) {
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    if (threadIdx.x < cluster::size()) {
-      cluster::send(values[i], room.of_block[i][cluster::rank()], room.box, threadIdx.x);
-    }
-  }
-  meanwhile();
-  cluster::receive(room.box, round);
-  const unsigned block = threadIdx.x % cluster::kMostBlocks;
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    values[i] = block < cluster::size() ? room.of_block[i][block] : 0;
-  }
-}
-
-template <int kCount>
-FUSEDOPS_DEVICE void exchange(float (&values)[kCount], BlockExchange<kCount>& room) {
-  exchange(values, room, 0, [] {});
+// Opens exchanges. All threads call it, and cluster::wait() before the first send(): until then
+// other blocks may not have opened theirs.
+template <class... Exchanges>
+FUSEDOPS_DEVICE void open(const Exchanges&... exchanges) {
+  if (threadIdx.x == 0) (cluster::open(exchanges.box, exchanges.floats()), ...);
+  cluster::arrive_relaxed();
 }
 
 // Adds up kCount values over the threads of the block. `of_warp` may be used again after the
@@ -280,12 +252,9 @@ FUSEDOPS_DEVICE void sum_of_block(float (&values)[kCount], float (*of_warp)[kMos
   }
 }
 
-// Adds up what each of the blocks' threads passes for its block of number lane % kMostBlocks. The
-// order of a row's sum depends on its layout alone.
-template <int kCount>
-FUSEDOPS_DEVICE void sum_of_blocks(float (&values)[kCount]) {
-#pragma unroll
-  for (float& value : values) value = warp::reduce(value, cluster::kMostBlocks, Sum{});
+// Adds up what the lanes pass for the blocks of Exchange::each().
+FUSEDOPS_DEVICE float sum_of_blocks(float of_lane) {
+  return warp::reduce(of_lane, cluster::kMostBlocks, Sum{});
 }
 
 // The rows of a grid whose clusters take one after the other: three that are given to them, and

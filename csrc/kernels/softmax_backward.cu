@@ -104,13 +104,14 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 3)
                    std::int64_t keys, float scale, unsigned held) {
   if constexpr (cluster::kSupported) {
     __shared__ float of_warp[1][kMostWarps];
-    __shared__ row_cluster::BlockExchange<1> room;
+    __shared__ row_cluster::Exchange<1>::Room room;
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
     overlap::wait_in_turn();
     const GradientRow<T> row(cluster::number(), keys);
     const row_cluster::ClusterRow<2> part(places, held, static_cast<unsigned>(row.span.vectors));
     const Packed* const in[2] = {row.of(grad), row.of(y)};
-    row_cluster::open(room);
+    const row_cluster::Exchange<1> blocks(room);
+    row_cluster::open(blocks);
     part.start(in);
     cluster::wait();
     const bool has_edge = part.own < static_cast<unsigned>(row.span.edges);
@@ -121,8 +122,9 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 3)
     part.first_pass(in,
                     [&](unsigned, const Packed(&of)[2]) { dot[0] += product<T>(of[0], of[1]); });
     row_cluster::sum_of_block(dot, of_warp);
-    row_cluster::exchange(dot, room);
-    row_cluster::sum_of_blocks(dot);
+    blocks.send({{dot[0]}});
+    blocks.receive(0);
+    blocks.sum(dot);
     part.next_pass(in, [&](unsigned v, const Packed(&of)[2]) {
       row.of(out)[v] = slope<T>(of[0], of[1], dot[0], scale);
     });

@@ -114,21 +114,21 @@ struct BlockRoom {
 // The warps of a cluster send their peaks to all its blocks.
 template <class S>
 struct ClusterRoom {
-  static constexpr int kWarps = S::kMost / warp::kWidth * cluster::kMostBlocks;
-  float2 of_warp[kWarps];
-  cluster::Mailbox box;
+  using Exchange = row_cluster::Exchange<2, S::kMost / warp::kWidth>;
+  typename Exchange::Room room;
 
-  FUSEDOPS_DEVICE row_cluster::WarpExchange<float2, kWarps> exchange() { return {of_warp, box}; }
+  FUSEDOPS_DEVICE Exchange exchange() { return room; }
   FUSEDOPS_DEVICE Peak<float> merged(const Peak<float>& own, float factor) {
-    const auto warps = exchange();
+    const Exchange warps = exchange();
     cluster::wait();
-    warps.send({own.top, own.sum});
+    warps.send({{own.top, own.sum}});
     warps.receive(0);
     Peak<float> of_lane{kNothing<float>, 0};
-    warps.each([&](const float2& peak) { of_lane.top = fmaxf(of_lane.top, peak.x); });
+    warps.each([&](const auto& peak, unsigned) { of_lane.top = fmaxf(of_lane.top, peak.of[0]); });
     const float base = base_of(of_lane.top);
-    warps.each(
-        [&](const float2& peak) { of_lane.sum += peak.y * two_to((peak.x - base) * factor); });
+    warps.each([&](const auto& peak, unsigned) {
+      of_lane.sum += peak.of[1] * two_to((peak.of[0] - base) * factor);
+    });
     return softmax_row::merged(of_lane, factor, warp::kWidth);
   }
 };
@@ -268,8 +268,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
     if constexpr (cluster::kSupported) {
       __shared__ ClusterRoom<S> room;
       overlap::wait_in_turn();
-      room.exchange().open();
-      cluster::arrive_relaxed();
+      row_cluster::open(room.exchange());
       compute_row<T, S, kMasking>(y, scores, cluster::number(), params, room, false);
     }
   } else {
