@@ -14,18 +14,20 @@ namespace fusedops::kernels::norm_detail {
 
 // What a team has of any norm.
 struct TeamSize {
-  static constexpr int kVectors = 2;    // of a thread
   static constexpr int kThreads = 512;  // of a block, at most, and of a multiprocessor
-  static constexpr int kStages = 4;     // rows in shared memory
-  static constexpr int kWarps = kThreads / warp::kWidth;  // of a block
+  static constexpr int kWarps = kThreads / warp::kWidth;   // of a block
+  static constexpr int kFewVectors = 2, kMoreVectors = 4;  // of a thread
 
+  // The rows in shared memory.
+  static constexpr int stages(int vectors) { return vectors > kFewVectors ? 3 : 4; }
   // Sums: of squares and of g (x - mean), and if centered of g and of x.
   static constexpr int sums(bool centered) { return centered ? 4 : 2; }
 };
 
 // The steps of a team. In step i it sums row i, or if centered takes its mean and sums row i - 1.
-template <class F>
+template <class F, int kCount>
 struct TeamSteps : TeamSize {
+  static constexpr int kVectors = kCount, kStages = stages(kCount);
   static constexpr int kAhead = 1;  // rows that are copied beforehand; more are no faster
   static constexpr int kMeans = F::kCentered ? 1 : 0;  // steps from a row's mean to its sums
   static constexpr int kSums = sums(F::kCentered), kOfX = 3;
@@ -37,15 +39,19 @@ struct TeamSteps : TeamSize {
 struct Teams {
   row_cluster::ClusterLayout by;
   std::int64_t count = 0;  // 0: the call is not for them
+  int vectors = 0;         // of a thread
 };
 
-// The layout that keeps most threads busy, of those that need the fewest blocks.
+// The layout that keeps most threads busy, of those that need the fewest blocks. A thread has more
+// vectors only where a row would not fit else, and not if centered: there is no room for its steps.
 inline Teams teams_of(const Norm& call) {
   using S = TeamSize;
   constexpr std::int64_t kMostRows = 1 << 30, kLeastThreads = 32;
   const int lanes = kVectorBytes / element_size(call.dtype);
-  const std::int64_t threads = ceil_div(call.cols / lanes, S::kVectors);
-  Teams best;
+  constexpr std::int64_t kMostThreads = std::int64_t{S::kThreads} * cluster::kMostBlocks;
+  const bool few = call.centered || call.cols / lanes <= kMostThreads * S::kFewVectors;
+  Teams best{{}, 0, few ? S::kFewVectors : S::kMoreVectors};
+  const std::int64_t threads = ceil_div(call.cols / lanes, best.vectors);
   if (call.dtype == DType::float64 || call.rows > kMostRows || call.cols % lanes != 0 ||
       threads < kLeastThreads || !gpu::has_clusters()) {
     return best;
@@ -62,10 +68,10 @@ inline Teams teams_of(const Norm& call) {
     most = count * threads;
     const std::int64_t rooms =
         2 * blocks * width / warp::kWidth * S::sums(call.centered) * sizeof(float);
-    const std::int64_t stages = S::kStages * 2 * S::kVectors * width * kVectorBytes;
-    best = {{static_cast<unsigned>(blocks), static_cast<unsigned>(width), 0,
-             static_cast<unsigned>(rooms + stages)},
-            std::max<std::int64_t>(1, std::min(call.rows, count))};
+    const std::int64_t stages = S::stages(best.vectors) * 2 * best.vectors * width * kVectorBytes;
+    best.by = {static_cast<unsigned>(blocks), static_cast<unsigned>(width), 0,
+               static_cast<unsigned>(rooms + stages)};
+    best.count = std::max<std::int64_t>(1, std::min(call.rows, count));
   }
   return best;
 }
@@ -91,10 +97,9 @@ struct Columns {
 
 // The part of the rows' x and grad that a thread has. The rows of a few steps are in shared memory,
 // at places that no other thread touches.
-template <class F>
+template <class F, class S>
 class Staged {
   using T = typename F::T;
-  using S = TeamSteps<F>;
   static constexpr int kBytes = S::kVectors * 2 * warp::kWidth * kVectorBytes;  // of a warp
 
  public:
@@ -145,10 +150,10 @@ class Staged {
 };
 
 // What a thread has of its columns, for all rows of the team.
-template <class F>
+template <class F, class S>
 struct ColumnSums {
   using T = typename F::T;
-  static constexpr int V = kLanes<T>, kVectors = TeamSize::kVectors;
+  static constexpr int V = kLanes<T>, kVectors = S::kVectors;
   static constexpr int kOfRow = F::kCentered ? 3 : 2;  // sums of a row that need its mean
   const Columns<T>& columns;
   float gamma[kVectors][V] = {}, of_gamma[kVectors][V] = {}, of_beta[kVectors][V] = {};
@@ -161,7 +166,7 @@ struct ColumnSums {
   }
   // Sets the first of `sums` to those of the thread's part of a row.
   template <int kSums>
-  FUSEDOPS_DEVICE void sum_row(float (&sums)[kSums], const Staged<F>& in, int step,
+  FUSEDOPS_DEVICE void sum_row(float (&sums)[kSums], const Staged<F, S>& in, int step,
                                float mean) const {
     float own[kOfRow] = {};
 #pragma unroll
@@ -176,7 +181,7 @@ struct ColumnSums {
   }
   // Writes the thread's part of a row to `to`, with `more` added if there is any, and adds it to
   // the sums of the columns.
-  FUSEDOPS_DEVICE void take_row(T* to, const Staged<F>& in, int step, const Slope& slope,
+  FUSEDOPS_DEVICE void take_row(T* to, const Staged<F, S>& in, int step, const Slope& slope,
                                 const Vector<T> (&more)[kVectors], bool has_more) {
 #pragma unroll
     for (int k = 0; k < kVectors; ++k) {
@@ -216,14 +221,14 @@ struct ColumnSums {
   }
 };
 
-template <class F>
+template <class F, int kVectors>
 __global__ void FUSEDOPS_LAUNCH_BOUNDS(TeamSize::kThreads, 1)
     backward_once_kernel(const NormBackwardTensors t, float* __restrict__ of_gamma,
                          float* __restrict__ of_beta, unsigned rows, int cols,
                          const Constants<float> c) {
   if constexpr (cluster::kSupported) {
     using T = typename F::T;
-    using S = TeamSteps<F>;
+    using S = TeamSteps<F, kVectors>;
     using Exchange = row_cluster::Exchange<S::kSums, S::kWarps>;
     __shared__ cluster::Mailbox boxes[2];
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
@@ -236,8 +241,8 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(TeamSize::kThreads, 1)
     const unsigned teams = gridDim.x / cluster::size(), team = cluster::number();
     const int count = static_cast<int>((rows - team + teams - 1) / teams);
     const Columns<T> columns(cols, S::kVectors);
-    const Staged<F> in(places +
-                       2 * Exchange::senders() * sizeof(typename Exchange::Sent) / sizeof(Packed));
+    const Staged<F, S> in(places + 2 * Exchange::senders() * sizeof(typename Exchange::Sent) /
+                                       sizeof(Packed));
     const std::int64_t apart = std::int64_t{teams} * cols;
     std::int64_t next = std::int64_t{team} * cols;  // the first element of the next row to copy
     const auto start = [&](int step) {
@@ -247,7 +252,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(TeamSize::kThreads, 1)
       async_copy::commit_group();
     };
     for (int step = 0; step < S::kAhead; ++step) start(step);
-    ColumnSums<F> sums(columns, static_cast<const T*>(t.gamma));
+    ColumnSums<F, S> sums(columns, static_cast<const T*>(t.gamma));
     cluster::wait();
     float mean = 0;
     for (int step = 0; step <= count + S::kMeans; ++step) {
@@ -300,8 +305,14 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(TeamSize::kThreads, 1)
 template <class F>
 gpu::Status launch_backward_once(const Norm& call, const NormBackwardTensors& t, const Teams& teams,
                                  float* of_gamma, float* of_beta, gpu::Stream stream) {
-  return row_cluster::launch(&backward_once_kernel<F>, teams.count, teams.by, stream, t, of_gamma,
-                             of_beta, static_cast<unsigned>(call.rows), static_cast<int>(call.cols),
+  auto kernel = &backward_once_kernel<F, TeamSize::kFewVectors>;
+  if constexpr (!F::kCentered) {
+    if (teams.vectors > TeamSize::kFewVectors) {
+      kernel = &backward_once_kernel<F, TeamSize::kMoreVectors>;
+    }
+  }
+  return row_cluster::launch(kernel, teams.count, teams.by, stream, t, of_gamma, of_beta,
+                             static_cast<unsigned>(call.rows), static_cast<int>(call.cols),
                              constants_of<float>(call));
 }
 

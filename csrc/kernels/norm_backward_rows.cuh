@@ -175,9 +175,9 @@ FUSEDOPS_DEVICE float sum_of_lanes(const float (&x)[V], const Of& f) {
 
 // The sums of a row, of whose blocks each passes its own: of squares, of g (x - mean) and, in a
 // centered norm, of g, relative to the mean of the block, of whose x `sum` is the sum. Returns the
-// row's mean. `elements(block)` is the number of elements of a block.
-template <class F, int kSums, class Exchange, class Elements>
-FUSEDOPS_DEVICE float sum_of_row(float (&sums)[kSums], float sum, const Elements& elements,
+// row's mean.
+template <class F, int kSums, class Row, class Exchange>
+FUSEDOPS_DEVICE float sum_of_row(float (&sums)[kSums], float sum, const Row& row,
                                  const Constants<float>& c, const Exchange& blocks) {
   if constexpr (F::kCentered) {
     blocks.send({{sums[0], sums[1], sums[2], sum}});
@@ -186,7 +186,7 @@ FUSEDOPS_DEVICE float sum_of_row(float (&sums)[kSums], float sum, const Elements
     PartialSum of_lane{};
     blocks.each([&](const auto& sent, unsigned block) {
       one = sent;
-      of_lane = {sent.of[3], elements(block)};
+      of_lane = {sent.of[3], row.elements_of(block)};
     });
     const float mean = mean_of_row(of_lane, c), apart = of_lane.mean() - mean;
     sums[0] = row_cluster::sum_of_blocks(fmaf(of_lane.count, apart * apart, one.of[0]));
@@ -235,37 +235,29 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
     const auto* const gamma_data = static_cast<const T*>(t.gamma);
     const auto* const more_data = static_cast<const T*>(t.grad_sum);
     auto* const out = static_cast<T*>(t.grad_x);
-    const std::int64_t row = cluster::number();
-    const RowSlice<T, kLayout> p(row, cols);
-    const std::int64_t begin = p.row + p.span.head;
-    const Part part(places, held, static_cast<unsigned>(p.span.vectors));
-    const Packed* const in[2] = {as_packed(x_data + begin), as_packed(grad_data + begin)};
+    const SharedRow<T, kLayout, 2> row(x_data, grad_data, cols, places, held);
+    const auto& part = row.part;
     const Exchange blocks(room);
     row_cluster::open(blocks);
-    part.start(in);
+    part.start(row.in);
     cluster::wait();
-    const bool has_edge = !p.kWhole && part.own < static_cast<unsigned>(p.span.edges);
-    const std::int64_t edge_column = p.span.template edge<V>(static_cast<int>(part.own));
     float edge_x = 0, edge_g = 0;
-    if (has_edge) {
-      edge_x = widen(x_data[p.row + edge_column]);
-      edge_g = widen(grad_data[p.row + edge_column]) * widen(gamma_data[edge_column]);
+    if (row.has_edge) {
+      edge_x = widen(x_data[row.p.row + row.edge_column]);
+      edge_g = widen(grad_data[row.p.row + row.edge_column]) * widen(gamma_data[row.edge_column]);
     }
-    const auto elements = [&](unsigned block) {
-      return static_cast<float>(part.count_of(block) * V + (block == 0 ? p.span.edges : 0));
-    };
     float mean = 0, sum_of_x[1] = {edge_x};
     if constexpr (F::kCentered) {
-      part.first_pass(in, [&](unsigned, const Part::OfInputs& of) {
+      part.first_pass(row.in, [&](unsigned, const Part::OfInputs& of) {
         float x[V];
         widen<T>(x, of[0]);
         sum_of_x[0] += sum_of_lanes(x, [](float each) { return each; });
       });
       row_cluster::sum_of_block(sum_of_x, of_warp + kSums);
-      mean = PartialSum{sum_of_x[0], elements(cluster::rank())}.mean();
+      mean = PartialSum{sum_of_x[0], row.elements_of(cluster::rank())}.mean();
     }
     Vector<T> gammas[Part::kBatch];
-    const auto ask = [&](unsigned v, int j) { gammas[j] = p.columns(gamma_data, v); };
+    const auto ask = [&](unsigned v, int j) { gammas[j] = row.p.columns(gamma_data, v); };
     float sums[kSums] = {};
     const auto sum = [&](unsigned, const Part::OfInputs& of, int j) {
       float x[V], g[V], gamma[V];
@@ -275,21 +267,21 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
       add_products(sums, x, g, gamma, mean);
     };
     if constexpr (F::kCentered) {
-      part.next_pass(in, ask, sum);
+      part.next_pass(row.in, ask, sum);
     } else {
-      part.first_pass(in, ask, sum);
+      part.first_pass(row.in, ask, sum);
     }
-    if (has_edge) {
+    if (row.has_edge) {
       sums[0] += (edge_x - mean) * (edge_x - mean);
       sums[1] += edge_g * (edge_x - mean);
       if (F::kCentered) sums[kSums - 1] += edge_g;
     }
     row_cluster::sum_of_block(sums, of_warp);
-    mean = sum_of_row<F>(sums, sum_of_x[0], elements, c, blocks);
+    mean = sum_of_row<F>(sums, sum_of_x[0], row, c, blocks);
     const Slope slope(mean, sums, c);
-    if (part.own == 0) scales[row] = {slope.mean, slope.scale};
-    part.next_pass(in, ask, [&](unsigned v, const Part::OfInputs& of, int j) {
-      const std::int64_t to = begin + std::int64_t{v} * V;
+    if (part.own == 0) scales[cluster::number()] = {slope.mean, slope.scale};
+    part.next_pass(row.in, ask, [&](unsigned v, const Part::OfInputs& of, int j) {
+      const std::int64_t to = row.begin + std::int64_t{v} * V;
       float x[V], g[V], gamma[V], add[V] = {};
       widen(gamma, gammas[j]);
       if (more_data) widen(add, fusedops::load(more_data + to));
@@ -299,8 +291,8 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
       for (int i = 0; i < V; ++i) x[i] = slope.of(g[i] * gamma[i], x[i]) + add[i];
       store(out + to, narrow<T>(x));
     });
-    if (has_edge) {
-      const std::int64_t to = p.row + edge_column;
+    if (row.has_edge) {
+      const std::int64_t to = row.p.row + row.edge_column;
       out[to] = narrow<T>(slope.of(edge_g, edge_x) + (more_data ? widen(more_data[to]) : 0));
     }
   }

@@ -20,9 +20,51 @@ struct PartialSum {
   FUSEDOPS_DEVICE float mean() const { return count > 0 ? sum / count : 0; }
 };
 
+// A row of one or two tensors that a cluster has in its shared memory (ClusterRow), and the
+// elements outside its vectors, one a thread.
+template <class T, RowLayout kLayout, int kInputs>
+struct SharedRow {
+  using Part = row_cluster::ClusterRow<kInputs>;
+  const RowSlice<T, kLayout> p;
+  const std::int64_t begin;  // index of the first vector
+  const Part part;
+  typename Part::Starts in;
+  const bool has_edge;
+  const std::int64_t edge_column;
+
+  FUSEDOPS_DEVICE SharedRow(const T* first, const T* second, std::int64_t cols, Packed* places,
+                            unsigned held)
+      : p(cluster::number(), cols),
+        begin(p.row + p.span.head),
+        part(places, held, static_cast<unsigned>(p.span.vectors)),
+        has_edge(!p.kWhole && part.own < static_cast<unsigned>(p.span.edges)),
+        edge_column(p.span.template edge<kLanes<T>>(static_cast<int>(part.own))) {
+    in[0] = as_packed(first + begin);
+    if constexpr (kInputs > 1) in[1] = as_packed(second + begin);
+  }
+  // The number of elements of a block.
+  FUSEDOPS_DEVICE float elements_of(unsigned block) const {
+    return static_cast<float>(part.count_of(block) * p.V + (block == 0 ? p.span.edges : 0));
+  }
+};
+
 // The mean of a row, of whose blocks each lane passes one.
 FUSEDOPS_DEVICE float mean_of_row(const PartialSum& one, const Constants<float>& c) {
   return c.exact_mean(row_cluster::sum_of_blocks(one.sum));
+}
+
+// The scale of a row, of whose blocks each lane passes one, with its squares.
+template <class F>
+FUSEDOPS_DEVICE Scale<float> scale_of_row(const PartialSum& one, float squares,
+                                          const Constants<float>& c) {
+  float mean = 0;
+  if constexpr (F::kCentered) {
+    mean = mean_of_row(one, c);
+    const float apart = one.mean() - mean;
+    squares = fmaf(one.count, apart * apart, squares);
+  }
+  const float of_row = row_cluster::sum_of_blocks(squares);
+  return {mean, math::inverse_sqrt(fmaf(of_row, c.inverse_n, c.eps))};
 }
 
 // A centered norm has much arithmetic: there blocks have S::kMost threads and neighbouring vectors,
@@ -71,14 +113,7 @@ FUSEDOPS_DEVICE Scale<float> scale_of_blocks(float sum, float squares, unsigned&
     one = sent;
     if constexpr (F::kCentered) of_lane = {sent.of[2], elements_of<S>(p, block)};
   });
-  float mean = 0, of_row = one.of[0];
-  if constexpr (F::kCentered) {
-    mean = mean_of_row(of_lane, c);
-    const float apart = of_lane.mean() - mean;
-    of_row = fmaf(of_lane.count, apart * apart, of_row);
-  }
-  of_row = row_cluster::sum_of_blocks(of_row);
-  return {mean, math::inverse_sqrt(fmaf(of_row, c.inverse_n, c.eps))};
+  return scale_of_row<F>(of_lane, one.of[0], c);
 }
 
 // What a block has in shared memory: a row of each input of the sum and, if S::kKeeps, gamma, beta

@@ -7,6 +7,7 @@
 #include "kernels/norm_cluster.cuh"
 #include "kernels/norm_form.cuh"
 #include "kernels/norm_kernels.cuh"
+#include "kernels/norm_longest.cuh"
 #include "kernels/tiling.h"
 #include "kernels/vector.cuh"
 #include "platform/device.h"
@@ -123,6 +124,17 @@ gpu::Status general_norm(const Norm& call, const NormTensors& tensors, gpu::Stre
 gpu::Status layer_norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream);
 gpu::Status rms_norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream);
 
+// Whether a row fits into a schedule of a block.
+template <class F>
+bool fits_block(const Norm& call) {
+  using By = Schedules<F>;
+  constexpr std::int64_t V = kLanes<typename F::T>;
+  const std::int64_t vectors = call.cols / V;
+  return call.cols % V == 0
+             ? fits<typename By::Large>(vectors)
+             : fits<typename By::Tiny>(vectors) || fits<typename By::Shifted>(vectors);
+}
+
 // Whether the threads of a cluster share a row: where it fits into no schedule of a block, and
 // where that was measured to be faster (H200).
 template <class F>
@@ -132,13 +144,10 @@ bool in_clusters(const Norm& call) {
   constexpr std::int64_t kLong = !By::kSums ? 8192 : By::kHalf ? 2048 : 4096, kLongOdd = 4096;
   const std::int64_t vectors = call.cols / V;
   const bool whole = call.cols % V == 0;
-  const bool fits_block =
-      whole ? fits<typename By::Large>(vectors)
-            : fits<typename By::Tiny>(vectors) || fits<typename By::Shifted>(vectors);
   const bool fits_cluster =
       whole ? fits<typename By::LargeCluster>(vectors) : fits<typename By::LongCluster>(vectors);
   // The GPU is asked last: short rows are many calls.
-  return (!fits_block ||
+  return (!fits_block<F>(call) ||
           (F::kCentered && vectors >= (whole ? kLong : std::min(kLong, kLongOdd)))) &&
          fits_cluster && gpu::has_clusters();
 }
@@ -157,6 +166,17 @@ gpu::Status launch_whole(const Norm& call, const NormTensors& tensors, gpu::Stre
 }
 
 template <class F>
+gpu::Status launch_longest(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
+  using T = typename F::T;
+  const auto kernel = call.cols % kLanes<T> == 0 ? &norm_longest_kernel<F, RowLayout::whole>
+                                                 : &norm_longest_kernel<F, RowLayout::shifted>;
+  const auto layout = row_cluster::layout(call.cols / kLanes<T>, F::kAdds == Adds::nothing ? 1 : 2,
+                                          64 * row_cluster::kKiB);
+  return row_cluster::launch(kernel, call.rows, layout, stream, typed<T>(tensors), call.cols,
+                             constants_of<float>(call), layout.held);
+}
+
+template <class F>
 gpu::Status launch_norm(const Norm& call, const NormTensors& tensors, gpu::Stream stream) {
   using By = Schedules<F>;
   using T = typename F::T;
@@ -168,6 +188,9 @@ gpu::Status launch_norm(const Norm& call, const NormTensors& tensors, gpu::Strea
                ? launch_in_clusters<F, RowLayout::whole, Short, Long, typename By::LargeCluster>(
                      call, tensors, stream)
                : launch_in_clusters<F, RowLayout::shifted, Short, Long>(call, tensors, stream);
+  }
+  if (!fits_block<F>(call) && is_narrow(call.cols) && gpu::has_clusters()) {
+    return launch_longest<F>(call, tensors, stream);
   }
   if (call.cols % V == 0) {
     return launch_whole<F, typename By::Tiny, typename By::Small, typename By::Middle,

@@ -350,6 +350,22 @@ FUSEDOPS_DEVICE Accumulator<typename F::T> sum_of(const RegisterRow<F, S>& part,
   return sum;
 }
 
+// Elements of a row, and those of gamma and beta, to elements of the norm.
+template <class F, class A, int V>
+FUSEDOPS_DEVICE void normalise(A (&x)[V], const Scale<A>& by, const Gain<typename F::T>& gain) {
+  A gamma[V], beta[V];
+  widen(gamma, gain.gamma);
+  if constexpr (F::kCentered) widen(beta, gain.beta);
+#pragma unroll
+  for (int i = 0; i < V; ++i) {
+    if constexpr (F::kCentered) {
+      x[i] = fma((x[i] - by.mean) * by.scale, gamma[i], beta[i]);
+    } else {
+      x[i] = x[i] * by.scale * gamma[i];
+    }
+  }
+}
+
 // The gains must have been started.
 template <class F, class S, RowLayout kLayout, class A, class From>
 FUSEDOPS_DEVICE void write(const RegisterRow<F, S>& part, const Scale<A>& by,
@@ -361,20 +377,14 @@ FUSEDOPS_DEVICE void write(const RegisterRow<F, S>& part, const Scale<A>& by,
 #pragma unroll
   for (int k = 0; k < S::kVectors; ++k) {
     if (p.skips(k)) continue;
-    A x[V], gamma[V], beta[V];
+    A x[V];
     part.get(k, x);
-    const auto gain = gains.next(k, t, p);
-    widen(gamma, gain.gamma);
-    if constexpr (F::kCentered) widen(beta, gain.beta);
+    if constexpr (F::kCentered && S::kClusters && !S::kPacked) {
 #pragma unroll
-    for (int i = 0; i < V; ++i) {
-      if constexpr (F::kCentered && S::kClusters && !S::kPacked) {
-        x[i] = fma(fma(x[i], by.scale, near_zero), gamma[i], beta[i]);
-      } else if constexpr (F::kCentered) {
-        x[i] = fma((x[i] - by.mean) * by.scale, gamma[i], beta[i]);
-      } else {
-        x[i] = x[i] * by.scale * gamma[i];
-      }
+      for (A& one : x) one = fma(one, by.scale, near_zero);
+      normalise<F>(x, {0, 1}, gains.next(k, t, p));
+    } else {
+      normalise<F>(x, by, gains.next(k, t, p));
     }
     if (p.has(k)) store(p.template own_of_row<S>(t.y, k), narrow<T>(x));
   }

@@ -146,14 +146,22 @@ class ClusterRow {
   FUSEDOPS_DEVICE void others(const Starts& rows, const Ask& ask, const Take& take) const {
     // The first vector of the thread that is not held.
     unsigned v = end_ > own ? own + (end_ - own + all - 1) / all * all : own;
-#pragma unroll 2
-    for (; v < vectors_; v += all) {
-      OfInputs of;
+    const auto batch = [&](auto count) {
+      OfInputs of[count.value];
 #pragma unroll
-      for (int i = 0; i < kInputs; ++i) of[i] = rows[i][v];
-      ask(v, 0);
-      take(v, of, 0);
-    }
+      for (int j = 0; j < count.value; ++j) {
+#pragma unroll
+        for (int i = 0; i < kInputs; ++i) of[j][i] = rows[i][v + j * all];
+      }
+#pragma unroll
+      for (int j = 0; j < count.value; ++j, v += all) {
+        ask(v, 0);
+        take(v, of[j], 0);
+      }
+    };
+    constexpr int kInFlight = 4 / kInputs;
+    while (v + (kInFlight - 1) * all < vectors_) batch(std::integral_constant<int, kInFlight>{});
+    while (v < vectors_) batch(std::integral_constant<int, 1>{});
   }
 
   Packed* const places_;

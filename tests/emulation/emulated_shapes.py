@@ -62,7 +62,11 @@ def test_rows_of_a_cluster(name, dtype):
 
 @pytest.mark.parametrize(
     ("name", "dtype", "rows", "cols"),
-    [("layer_norm", torch.bfloat16, 140, 16_400), ("pre_rms_norm", torch.float32, 1100, 2048)],
+    [
+        ("layer_norm", torch.bfloat16, 140, 16_400),
+        ("pre_rms_norm", torch.float32, 1100, 2048),
+        ("rms_norm", torch.float32, 23, 66_000),
+    ],
 )
 def test_gradients_of_many_rows(name, dtype, rows, cols):
     """Where there are clusters, a block or a cluster takes three of them. Their mean is not 0."""
@@ -100,9 +104,12 @@ def test_scores_with_masks_of_every_kind(queries, keys, dtype):
 
 def test_rows_longer_than_a_clusters_shared_memory():
     """What is not held there is read again."""
-    case, y = the_case("rms_norm"), torch.softmax(torch.randn(1, 500_001), -1)
-    args = case.inputs((1, 500_001), torch.float32, CPU)
-    assert_close(case.ours(*args), case.exact(*wide(args)), torch.float32, case)
+    for name, cols in (("rms_norm", 500_001), ("layer_norm", 524_300), ("pre_rms_norm", 524_300)):
+        case = the_case(name)
+        x, *others = case.inputs((2, cols), torch.float32, CPU)
+        args = (x + 3, *others)
+        assert_close(case.ours(*args), case.exact(*wide(args)), torch.float32, case)
+    y = torch.softmax(torch.randn(1, 500_001), -1)
     grad = torch.randn_like(y)
     actual = torch.ops.fusedops.softmax_backward(grad, y, scale=1.0)
     right = (y.double() * (grad - (y * grad).double().sum())).float()
