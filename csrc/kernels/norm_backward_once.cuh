@@ -229,7 +229,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(TeamSize::kThreads, 1)
   if constexpr (cluster::kSupported) {
     using T = typename F::T;
     using S = TeamSteps<F, kVectors>;
-    using Exchange = row_cluster::Exchange<S::kSums, S::kWarps>;
+    using Exchange = row_cluster::ClusterExchange<S::kSums, S::kWarps>;
     __shared__ cluster::Mailbox boxes[2];
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
     const auto exchange = [&](int step) {

@@ -226,7 +226,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
     using Part = row_cluster::ClusterRow<2>;
     constexpr int V = kLanes<T>, kSums = F::kCentered ? 3 : 2;  // of squares, g n, g
     __shared__ float of_warp[kSums + 1][kMostWarps];
-    using Exchange = row_cluster::Exchange<F::kCentered ? 4 : 2>;
+    using Exchange = row_cluster::ClusterExchange<F::kCentered ? 4 : 2>;
     __shared__ typename Exchange::Room room;
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
     overlap::wait_in_turn();

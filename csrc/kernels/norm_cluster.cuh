@@ -94,7 +94,7 @@ FUSEDOPS_DEVICE float elements_of(const P& p, unsigned block) {
 }
 
 template <class F>
-using ExchangeOf = row_cluster::Exchange<F::kCentered ? 4 : 2>;
+using ExchangeOf = row_cluster::ClusterExchange<F::kCentered ? 4 : 2>;
 
 // The scale of a row whose blocks have `sum`, and squares relative to their mean. `taken` is what
 // the first thread has got from the queue; each thread gets it back.

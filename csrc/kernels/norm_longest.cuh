@@ -17,7 +17,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
     constexpr int V = kLanes<T>;
     using Row = SharedRow<T, kLayout, kSums ? 2 : 1>;
     using Of = typename Row::Part::OfInputs;
-    using Exchange = row_cluster::Exchange<2>;
+    using Exchange = row_cluster::ClusterExchange<2>;
     __shared__ float of_warp[2][1][kMostWarps];
     __shared__ typename Exchange::Room room;
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
@@ -43,7 +43,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
     };
     Moments<float> own;
     const auto gather = [&](const auto& x) {
-      constexpr int kCount = std::extent_v<std::remove_reference_t<decltype(x)>>;
+      constexpr int kCount = sizeof(x) / sizeof(x[0]);
       float sum = 0, squares = 0;
       if constexpr (F::kCentered) {
 #pragma unroll

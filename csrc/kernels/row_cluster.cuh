@@ -173,7 +173,7 @@ class ClusterRow {
 // of which a block has at most kOfBlock: that is sooner than by way of the block. Or, with 1, each
 // block's first warp does, for the block.
 template <int kCount, int kOfBlock = 1>
-struct Exchange {
+struct ClusterExchange {
   static_assert(kCount == 1 || kCount == 2 || kCount == 4);
   struct alignas(kCount * sizeof(float)) Sent {
     float of[kCount];
@@ -186,8 +186,8 @@ struct Exchange {
   Sent* const sent;  // a place for each sender
   cluster::Mailbox& box;
 
-  FUSEDOPS_DEVICE Exchange(Sent* sent, cluster::Mailbox& box) : sent(sent), box(box) {}
-  FUSEDOPS_DEVICE Exchange(Room& room) : Exchange(room.sent, room.box) {}
+  FUSEDOPS_DEVICE ClusterExchange(Sent* sent, cluster::Mailbox& box) : sent(sent), box(box) {}
+  FUSEDOPS_DEVICE ClusterExchange(Room& room) : ClusterExchange(room.sent, room.box) {}
 
   FUSEDOPS_DEVICE static unsigned of_block() {
     return kOfBlock == 1 ? 1 : blockDim.x / warp::kWidth;
@@ -260,7 +260,7 @@ FUSEDOPS_DEVICE void sum_of_block(float (&values)[kCount], float (*of_warp)[kMos
   }
 }
 
-// Adds up what the lanes pass for the blocks of Exchange::each().
+// Adds up what the lanes pass for the blocks of ClusterExchange::each().
 FUSEDOPS_DEVICE float sum_of_blocks(float of_lane) {
   return warp::reduce(of_lane, cluster::kMostBlocks, Sum{});
 }

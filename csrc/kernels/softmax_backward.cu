@@ -104,13 +104,13 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 3)
                    std::int64_t keys, float scale, unsigned held) {
   if constexpr (cluster::kSupported) {
     __shared__ float of_warp[1][kMostWarps];
-    __shared__ row_cluster::Exchange<1>::Room room;
+    __shared__ row_cluster::ClusterExchange<1>::Room room;
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
     overlap::wait_in_turn();
     const GradientRow<T> row(cluster::number(), keys);
     const row_cluster::ClusterRow<2> part(places, held, static_cast<unsigned>(row.span.vectors));
     const Packed* const in[2] = {row.of(grad), row.of(y)};
-    const row_cluster::Exchange<1> blocks(room);
+    const row_cluster::ClusterExchange<1> blocks(room);
     row_cluster::open(blocks);
     part.start(in);
     cluster::wait();

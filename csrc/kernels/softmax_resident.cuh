@@ -114,7 +114,7 @@ struct BlockRoom {
 // The warps of a cluster send their peaks to all its blocks.
 template <class S>
 struct ClusterRoom {
-  using Exchange = row_cluster::Exchange<2, S::kMost / warp::kWidth>;
+  using Exchange = row_cluster::ClusterExchange<2, S::kMost / warp::kWidth>;
   typename Exchange::Room room;
 
   FUSEDOPS_DEVICE Exchange exchange() { return room; }
