@@ -88,11 +88,13 @@ class Ran:
 
     Attributes:
         counts: seconds, outcomes and launches; none if pytest ended without them.
+        kernels: those that were launched, by their offsets in the library.
         faults: the faults that were found.
         problem: how pytest ended, if it has no counts.
     """
 
     counts: dict[str, int]
+    kernels: Sequence[int] = ()
     faults: "Sequence[Fault]" = ()
     problem: str = ""
 
@@ -168,8 +170,19 @@ def run_tests(
             *_, last = ["nothing was printed", *(done.stdout or "").strip().splitlines()]
             return Ran({}, problem=f"pytest ended with status {done.returncode}: {last}")
         counts = json.loads(file.read_text(encoding="utf-8"))
-    faults = faults_of(counts.pop("failures"))
-    return Ran({"seconds": round(time.monotonic() - begun), **counts}, faults)
+    faults, kernels = faults_of(counts.pop("failures")), counts.pop("kernels")
+    return Ran({"seconds": round(time.monotonic() - begun), **counts}, kernels, faults)
+
+
+_KERNEL = re.compile(r"([0-9a-f]+) \w (?:void )?fusedops::(?:\w+::)*?(\w+::\w+_kernel)[<(][^{]*")
+
+
+def kernels_of(library: Path) -> dict[int, str]:
+    """The names of a library's kernels, without their template arguments, by their offsets."""
+    command = ["nm", "--demangle", "--defined-only", str(library)]
+    symbols = subprocess.run(command, check=True, capture_output=True, encoding="utf-8").stdout
+    found = map(_KERNEL.fullmatch, symbols.splitlines())
+    return {int(match[1], 16): match[2] for match in found if match}
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -187,6 +200,7 @@ def _emulate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     check_names("family", options.family, [*families(), "all"])
     check_names("model", options.model or (), MODELS)
     failed = False
+    kernels, run = set[str](), set[str]()
     models: dict[str, Any] = {}
     record = {**about("emulate", arguments, options.jobs), "models": models}
     for model in options.model or (MODELS if whole else DEFAULT):
@@ -195,6 +209,8 @@ def _emulate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         names = MODULES if options.entry_points else ()
         modules = {name: build_module(name, model, options.family, options.jobs) for name in names}
         built = time.monotonic()
+        names_of_kernels = kernels_of(library)
+        kernels |= set(names_of_kernels.values())
         if options.bits:
             command = [sys.executable, str(HERE / "emulated_bits_of_model.py"), options.bits]
             done = subprocess.run(command, cwd=ROOT, env=variables(library, 0), check=False)
@@ -214,6 +230,7 @@ def _emulate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
                     raise TorchwheelError(f"{ran.problem}; {SHOW.format('emulate')}")
                 print(*([f"  {name}"] if name else []), _report(ran), sep="\n", flush=True)
                 failed |= bool(ran.faults)
+                run |= {names_of_kernels.get(one, "") for one in ran.kernels}
                 models[model]["seeds"][f"{seed} {name}".rstrip()] = ran.counts
             if options.record:  # after each seed: a night may end early
                 write_record(options.record, record)
@@ -221,6 +238,9 @@ def _emulate(options: argparse.Namespace, arguments: Sequence[str]) -> int:
             f"{model}: built in {built - begun:.0f} s, ran in {time.monotonic() - built:.0f} s",
             flush=True,
         )
+    if not (options.model or options.entry_points) and kernels - run:
+        print("NEVER RUN:", ", ".join(sorted(kernels - run)))
+        failed = True
     return int(failed)
 
 

@@ -7,7 +7,14 @@ import torch
 from cases.case import Case, Shape, wide
 from cases.gemm import dense
 from cases.softmax import exact as exact_softmax
-from exact import assert_close, by_case, by_case_and_dtype, laid_out_otherwise, the_case
+from exact import (
+    assert_close,
+    by_case,
+    by_case_and_dtype,
+    by_differentiable,
+    laid_out_otherwise,
+    the_case,
+)
 from test_gradients import check as check_gradients
 
 import fusedops
@@ -30,6 +37,14 @@ def test_awkward_shapes(case, dtype):
     for shape in shapes(case):
         args = case.inputs(shape, dtype, CPU)
         assert_close(case.ours(*args), case.exact(*wide(args)), dtype, case)
+
+
+@by_differentiable
+def test_gradients_of_whole_vectors(case):
+    """Of rows that some kernels take alone."""
+    for shape in ((5, 64), (2, 2, 3, 64)):
+        if len(shape) in case.ranks and case.lasts is None and math.prod(shape) >= case.least:
+            check_gradients(case, case.inputs(shape, torch.float32, CPU), torch.float32)
 
 
 @by_case

@@ -33,6 +33,7 @@ checks.fail = fail
 workspace._processors = lambda _device: 132
 
 COUNTS = pytest.StashKey[list[int]]()
+KERNELS = pytest.StashKey[set[int]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -73,17 +74,25 @@ def own_counts() -> list[int]:
     return list(counts)
 
 
+def own_kernels() -> list[int]:
+    """The kernels that this process launched, by their offsets in the library."""
+    offsets = (ctypes.c_uint64 * 4096)()
+    return offsets[: _MODEL.fusedops_model_kernels(offsets, ctypes.c_size_t(len(offsets)))]
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node) -> None:
     """A worker's counts, in the process that started it."""
     total = node.config.stash.setdefault(COUNTS, [0, 0, 0])
     for at, count in enumerate(node.workeroutput.get("model", ())):
         total[at] += count
+    node.config.stash.setdefault(KERNELS, set()).update(node.workeroutput.get("kernels", ()))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["model"] = own_counts()
+        session.config.workeroutput["kernels"] = own_kernels()
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
@@ -95,6 +104,9 @@ def pytest_terminal_summary(terminalreporter) -> None:
         stats = terminalreporter.stats
         counts: dict[str, Any] = {one: len(stats.get(one, ())) for one in outcomes}
         counts |= {"launches": launches, "blocks": blocks, "switches": switches}
+        counts["kernels"] = sorted(
+            terminalreporter.config.stash.get(KERNELS, None) or own_kernels()
+        )
         failed = (*stats.get("failed", ()), *stats.get("error", ()))
         counts["failures"] = [failure_of(report) for report in failed]
         file.write_text(json.dumps(counts), encoding="utf-8")

@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "tests" / "emulation"))
 
 pytest.importorskip("torch", reason="torch is not installed")
 
-from emulate import QUICK, pytest_command, variables  # noqa: E402
+from emulate import QUICK, kernels_of, pytest_command, variables  # noqa: E402
 from model_library import BUILD, Library, build  # noqa: E402
 from planted import load, verdict  # noqa: E402
 
@@ -36,6 +36,8 @@ def test_a_family_on_wavefronts_of_64(tmp_path):
     counts = json.loads(file.read_text())
     assert counts["passed"] > 0
     assert counts["launches"] > 0
+    kernels = kernels_of(library)
+    assert {kernels[offset] for offset in counts["kernels"]} == set(kernels.values()) != set()
     assert BUILD in library.parents
 
 

@@ -1,5 +1,6 @@
 // Runs a grid: its blocks one after the other, those of a cluster side by side, the threads of a
 // block in an order that is drawn from FUSEDOPS_SEED. A thread runs until it must wait for others.
+#include <dlfcn.h>
 #include <link.h>
 #include <signal.h>
 
@@ -389,10 +390,10 @@ bool is_valid(const Grid& grid, const Allowed& allowed) {
          grid.shared <= allowed.shared;
 }
 
-Allowed& allowed(const void* kernel) {
-  static std::unordered_map<const void*, Allowed> kernels;
-  return kernels[kernel];
-}
+// By kernel: each that was launched is here.
+std::unordered_map<const void*, Allowed> kernels;
+
+Allowed& allowed(const void* kernel) { return kernels[kernel]; }
 
 std::string last_fault;
 
@@ -459,6 +460,19 @@ extern "C" __attribute__((visibility("default"))) void fusedops_model_counts(std
   out[0] = machine.launches;
   out[1] = machine.blocks_run;
   out[2] = machine.switches;
+}
+// The kernels launched since then, as offsets in the library: at most `room`. Returns their number.
+extern "C" __attribute__((visibility("default"))) std::size_t fusedops_model_kernels(
+    std::uint64_t* out, std::size_t room) {
+  using fusedops::model::kernels;
+  Dl_info info{};
+  std::size_t count = 0;
+  for (const auto& each : kernels) {
+    if (count == room || !dladdr(each.first, &info)) break;
+    out[count++] = static_cast<std::uint64_t>(static_cast<const char*>(each.first) -
+                                              static_cast<const char*>(info.dli_fbase));
+  }
+  return count;
 }
 extern "C" __attribute__((visibility("default"))) const char* fusedops_model_name() {
   return fusedops::model::gpu().name;
