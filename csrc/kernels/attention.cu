@@ -139,6 +139,44 @@ FUSEDOPS_DEVICE void merge_and_write(const StepParams& params, const BlockHeads&
   }
 }
 
+// Asks for a warp's first tile, before the position can be known to need all of it.
+template <class T>
+FUSEDOPS_DEVICE void ask_early(const Attention& attention, const BlockHeads& block, int key,
+                               int keys_of_tile) {
+  const int lane = static_cast<int>(threadIdx.x) % warp::kWidth;
+  const int keys = min(keys_of_tile, attention.cache.capacity - key);
+  if (lane < 2 && keys > 0) {
+    void* const of = lane == 0 ? attention.cache.keys : attention.cache.values;
+    const auto bytes = static_cast<unsigned>(keys * attention.cache.row * sizeof(T));
+    fetch::into_l2(cache_row<T>(of, attention, block, key), bytes / kVectorBytes * kVectorBytes);
+  }
+}
+
+// Takes a warp's tiles: from `key` on each that is `step` keys further, up to the one that contains
+// `position`, where the token is. appended(data) is where its row goes in the cache, or null.
+template <class Engine, class Tiles, class Scores, class Token, class Appended>
+FUSEDOPS_DEVICE void take_tiles(Engine& engine, Tiles& cache, const Scores& scores,
+                                const Token& token, const Attention& attention, int key, int step,
+                                int position, const Appended& appended) {
+#pragma unroll 1
+  for (; key <= position; key += step) {
+    const int own = position - key;  // the token's row in the tile
+    Tile tile = cache.wait();
+    if (own < Engine::kKeys) {
+      cache.put(tile, own, token.row[token.kKey], appended(attention.cache.keys));
+    }
+    engine.take_keys(tile);
+    cache.ask();
+    engine.weigh(scores, key);
+    tile = cache.wait();
+    if (own < Engine::kKeys) {
+      cache.put(tile, own, token.row[token.kValue], appended(attention.cache.values));
+    }
+    engine.take_values(tile);
+    cache.ask();
+  }
+}
+
 // blockIdx.x is a share of the keys; y a head of the cache and a chunk of the query heads that
 // share it; z a sequence. The warps of all blocks that share the keys take tiles of keys in turn,
 // so that all get equally many. The new token is a key like the others: its row is put into its
@@ -165,15 +203,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS((LayoutOfArch<T, D>::kThreads),
   typename F::Tiles cache(rooms + of_warp * params.room, params.slots, attention, block);
   if (params.short_caches) {
     overlap::allow_next();
-    // The position says only after the wait whether the warp needs all of its first tile.
-    const int lane = static_cast<int>(threadIdx.x) % warp::kWidth;
-    const int key = (of_warp * splits + split) * kKeys;
-    const int keys = min(kKeys, attention.cache.capacity - key);
-    if (lane < 2 && keys > 0) {
-      void* const of = lane == 0 ? attention.cache.keys : attention.cache.values;
-      const auto bytes = static_cast<unsigned>(keys * attention.cache.row * sizeof(T));
-      fetch::into_l2(cache_row<T>(of, attention, block, key), bytes / kVectorBytes * kVectorBytes);
-    }
+    ask_early<T>(attention, block, (of_warp * splits + split) * kKeys, kKeys);
   }
   overlap::wait(false);
   const int position = attention.cache.positions[block.batch];
@@ -203,7 +233,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS((LayoutOfArch<T, D>::kThreads),
   }
   if (split < busy) {
     const int step = busy * kWarps * kKeys;
-    int key = (first_tile + of_warp * busy + split) * kKeys;
+    const int key = (first_tile + of_warp * busy + split) * kKeys;
     cache.begin(key, step, scores.first, position);
     part.make(token, position);
     __syncthreads();
@@ -211,21 +241,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS((LayoutOfArch<T, D>::kThreads),
     const auto appended = [&](void* data) {  // only one of the blocks that share the row appends it
       return block.chunk == 0 ? cache_row<T>(data, attention, block, position) : nullptr;
     };
-#pragma unroll 1
-    for (; key <= position; key += step) {
-      const int own = position - key;  // the token's row in the tile
-      Tile tile = cache.wait();
-      if (own < kKeys) cache.put(tile, own, token.row[token.kKey], appended(attention.cache.keys));
-      engine.take_keys(tile);
-      cache.ask();
-      engine.weigh(scores, key);
-      tile = cache.wait();
-      if (own < kKeys) {
-        cache.put(tile, own, token.row[token.kValue], appended(attention.cache.values));
-      }
-      engine.take_values(tile);
-      cache.ask();
-    }
+    take_tiles(engine, cache, scores, token, attention, key, step, position, appended);
     // Earlier, the next kernel would take bandwidth from blocks that still read long caches.
     if (!params.short_caches) overlap::allow_next();
     warp::sync();

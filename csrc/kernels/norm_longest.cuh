@@ -7,6 +7,48 @@
 
 namespace fusedops::kernels::norm_detail {
 
+// Adds elements of a row to its moments.
+template <class F, int kCount>
+FUSEDOPS_DEVICE void gather(Moments<float>& moments, const float (&x)[kCount]) {
+  float sum = 0, squares = 0;
+  if constexpr (F::kCentered) {
+#pragma unroll
+    for (const float each : x) sum += each;
+  }
+  const float mean = sum / kCount;
+#pragma unroll
+  for (const float each : x) squares = fmaf(each - mean, each - mean, squares);
+  if constexpr (F::kCentered) {
+    moments.merge(kCount, mean, squares);
+  } else {
+    moments.squares += squares;
+  }
+}
+
+// The scale of a row, of which each thread passes the moments of its part.
+template <class F, class Row, class Exchange>
+FUSEDOPS_DEVICE Scale<float> scale_of_threads(const Moments<float>& own, const Row& row,
+                                              const Constants<float>& c, const Exchange& blocks) {
+  __shared__ float of_warp[2][1][kMostWarps];
+  float sum[1] = {own.count * own.mean}, squares[1] = {own.squares};
+  if constexpr (F::kCentered) {
+    row_cluster::sum_of_block(sum, of_warp[0]);
+    const PartialSum block{sum[0], row.elements_of(cluster::rank())};
+    const float apart = own.mean - block.mean();
+    squares[0] = fmaf(own.count, apart * apart, squares[0]);
+  }
+  row_cluster::sum_of_block(squares, of_warp[1]);
+  blocks.send({{squares[0], sum[0]}});
+  blocks.receive(0);
+  PartialSum of_lane;
+  float its_squares = 0;
+  blocks.each([&](const auto& sent, unsigned block) {
+    its_squares = sent.of[0];
+    of_lane = {sent.of[1], row.elements_of(block)};
+  });
+  return scale_of_row<F>(of_lane, its_squares, c);
+}
+
 template <class F, RowLayout kLayout>
 __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
     norm_longest_kernel(const Tensors<typename F::T> t, std::int64_t cols, const Constants<float> c,
@@ -18,7 +60,6 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
     using Row = SharedRow<T, kLayout, kSums ? 2 : 1>;
     using Of = typename Row::Part::OfInputs;
     using Exchange = row_cluster::ClusterExchange<2>;
-    __shared__ float of_warp[2][1][kMostWarps];
     __shared__ typename Exchange::Room room;
     FUSEDOPS_DYNAMIC_SHARED(Packed, places);
     overlap::wait_in_turn();
@@ -42,22 +83,6 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
       }
     };
     Moments<float> own;
-    const auto gather = [&](const auto& x) {
-      constexpr int kCount = sizeof(x) / sizeof(x[0]);
-      float sum = 0, squares = 0;
-      if constexpr (F::kCentered) {
-#pragma unroll
-        for (const float each : x) sum += each;
-      }
-      const float mean = sum / kCount;
-#pragma unroll
-      for (const float each : x) squares = fmaf(each - mean, each - mean, squares);
-      if constexpr (F::kCentered) {
-        own.merge(kCount, mean, squares);
-      } else {
-        own.squares += squares;
-      }
-    };
     const std::int64_t edge_at = row.p.row + row.edge_column;
     float edge[1] = {};
     if (row.has_edge) {
@@ -65,31 +90,15 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
       if (F::adds_bias(t)) edge[0] += widen(t.bias[row.edge_column]);
       if (F::adds_residual(t)) edge[0] += widen(t.residual[edge_at]);
       if (kSums && t.sum) t.sum[edge_at] = narrow<T>(edge[0]);
-      gather(edge);
+      gather<F>(own, edge);
     }
     row.part.first_pass(row.in, ask, [&](unsigned v, const Of& of, int j) {
       float x[V];
       sum_of_inputs(x, of, j);
       if (kSums && t.sum) store(t.sum + row.begin + std::int64_t{v} * V, narrow<T>(x));
-      gather(x);
+      gather<F>(own, x);
     });
-    float sum[1] = {own.count * own.mean}, squares[1] = {own.squares};
-    if constexpr (F::kCentered) {
-      row_cluster::sum_of_block(sum, of_warp[0]);
-      const PartialSum block{sum[0], row.elements_of(cluster::rank())};
-      const float apart = own.mean - block.mean();
-      squares[0] = fmaf(own.count, apart * apart, squares[0]);
-    }
-    row_cluster::sum_of_block(squares, of_warp[1]);
-    blocks.send({{squares[0], sum[0]}});
-    blocks.receive(0);
-    PartialSum of_lane;
-    float its_squares = 0;
-    blocks.each([&](const auto& sent, unsigned block) {
-      its_squares = sent.of[0];
-      of_lane = {sent.of[1], row.elements_of(block)};
-    });
-    const Scale<float> by = scale_of_row<F>(of_lane, its_squares, c);
+    const Scale<float> by = scale_of_threads<F>(own, row, c, blocks);
     Gain<T> gains[Row::Part::kBatch];
     const auto ask_gains = [&](unsigned v, int j) {
       ask(v, j);
