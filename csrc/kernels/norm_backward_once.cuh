@@ -4,8 +4,8 @@
 //
 // A team works on several rows at a time, so that nothing waits: while the next rows are copied to
 // shared memory, the warps send each other the sums of one row and write the results of the one
-// before. A centered norm takes a row's mean a step before its sums, and sends it with those of the
-// row before.
+// before. In a centered norm a warp's sums are relative to the mean of its part of the row, and are
+// brought to the row's mean by those who receive them (PartialSum).
 #pragma once
 
 #include "kernels/norm_backward_rows.cuh"
@@ -17,21 +17,22 @@ struct TeamSize {
   static constexpr int kThreads = 512;  // of a block, at most, and of a multiprocessor
   static constexpr int kWarps = kThreads / warp::kWidth;   // of a block
   static constexpr int kFewVectors = 2, kMoreVectors = 4;  // of a thread
+  // In step i a team copies row i + 1, sums row i and writes row i - 1.
+  static constexpr int kStages = 3;  // rows in shared memory
 
-  // The rows in shared memory.
-  static constexpr int stages(int vectors) { return vectors > kFewVectors ? 3 : 4; }
-  // Sums: of squares and of g (x - mean), and if centered of g and of x.
+  // Sums: of squares and of g (x - mean), and if centered of g. And the mean.
   static constexpr int sums(bool centered) { return centered ? 4 : 2; }
 };
 
-// The steps of a team. In step i it sums row i, or if centered takes its mean and sums row i - 1.
 template <class F, int kCount>
 struct TeamSteps : TeamSize {
-  static constexpr int kVectors = kCount, kStages = stages(kCount);
-  static constexpr int kAhead = 1;  // rows that are copied beforehand; more are no faster
-  static constexpr int kMeans = F::kCentered ? 1 : 0;  // steps from a row's mean to its sums
-  static constexpr int kSums = sums(F::kCentered), kOfX = 3;
-  static_assert(kAhead + kMeans + 2 <= kStages);
+  static constexpr int kVectors = kCount;
+  // A centered norm's sums leave no room for gamma as float32, nor, if halves are widened, for what
+  // is added to a row.
+  static constexpr bool kPacked =
+      F::kCentered && sizeof(typename F::T) == 2 && kCount > kFewVectors;
+  static constexpr bool kFull = kPacked && std::is_same_v<typename F::T, half>;
+  static constexpr int kSums = sums(F::kCentered), kOfG = 2, kMean = 3;
 };
 
 // The blocks or clusters that take the rows in turn. Their number is the same on every GPU, so that
@@ -43,13 +44,13 @@ struct Teams {
 };
 
 // The layout that keeps most threads busy, of those that need the fewest blocks. A thread has more
-// vectors only where a row would not fit else, and not if centered: there is no room for its steps.
+// vectors only where a row would need the largest clusters else, which leave most of a GPU free.
 inline Teams teams_of(const Norm& call) {
   using S = TeamSize;
   constexpr std::int64_t kMostRows = 1 << 30, kLeastThreads = 32;
   const int lanes = kVectorBytes / element_size(call.dtype);
   constexpr std::int64_t kMostThreads = std::int64_t{S::kThreads} * cluster::kMostBlocks;
-  const bool few = call.centered || call.cols / lanes <= kMostThreads * S::kFewVectors;
+  const bool few = call.cols / lanes <= kMostThreads / 2 * S::kFewVectors;
   Teams best{{}, 0, few ? S::kFewVectors : S::kMoreVectors};
   const std::int64_t threads = ceil_div(call.cols / lanes, best.vectors);
   if (call.dtype == DType::float64 || call.rows > kMostRows || call.cols % lanes != 0 ||
@@ -68,7 +69,7 @@ inline Teams teams_of(const Norm& call) {
     most = count * threads;
     const std::int64_t rooms =
         2 * blocks * width / warp::kWidth * S::sums(call.centered) * sizeof(float);
-    const std::int64_t stages = S::stages(best.vectors) * 2 * best.vectors * width * kVectorBytes;
+    const std::int64_t stages = S::kStages * 2 * best.vectors * width * kVectorBytes;
     best.by = {static_cast<unsigned>(blocks), static_cast<unsigned>(width), 0,
                static_cast<unsigned>(rooms + stages)};
     best.count = std::max<std::int64_t>(1, std::min(call.rows, count));
@@ -89,6 +90,11 @@ struct Columns {
     first = (thread - lane) * of_thread + lane;
   }
   FUSEDOPS_DEVICE bool has(int k) const { return first + k * warp::kWidth < vectors; }
+  // The number of elements of a warp of the team.
+  FUSEDOPS_DEVICE float elements_of(unsigned warp, int of_thread) const {
+    const unsigned of_warp = of_thread * warp::kWidth, before = min(vectors, warp * of_warp);
+    return static_cast<float>(min(vectors - before, of_warp) * kLanes<T>);
+  }
   template <class Element>
   FUSEDOPS_DEVICE Element* of(Element* row, int k) const {
     return row + std::int64_t{first} * kLanes<T> + k * warp::kWidth * kLanes<T>;
@@ -118,16 +124,6 @@ class Staged {
       async_copy::start(place(step, k, 1), columns.of(grad, k), columns.has(k));
     }
   }
-  FUSEDOPS_DEVICE float sum_of_x(unsigned step) const {
-    float sum = 0;
-#pragma unroll
-    for (int k = 0; k < S::kVectors; ++k) {
-      float values[kLanes<T>];
-      x(values, step, k);
-      sum += sum_of_lanes(values, [](float one) { return one; });
-    }
-    return sum;
-  }
   FUSEDOPS_DEVICE void x(float (&to)[kLanes<T>], unsigned step, int k) const {
     get(to, place(step, k, 0));
   }
@@ -149,60 +145,89 @@ class Staged {
   unsigned stage_;  // bytes
 };
 
+// Brings a centered norm's sums of `count` elements, which are relative to their mean, to `pivot`.
+// The mean is replaced by what x - pivot adds up to.
+template <class S>
+FUSEDOPS_DEVICE void shift(float (&sums)[S::kSums], float count, float pivot) {
+  const float apart = sums[S::kMean] - pivot;
+  sums[S::kMean] = count * apart;
+  sums[0] = fmaf(sums[S::kMean], apart, sums[0]);
+  sums[1] = fmaf(sums[S::kOfG], apart, sums[1]);
+}
+// Brings sums from `pivot` to the mean of their elements.
+template <class S>
+FUSEDOPS_DEVICE void centre(float (&sums)[S::kSums], float inverse_count, float pivot) {
+  const float apart = sums[S::kMean] * inverse_count;
+  sums[0] = fmaf(-sums[S::kMean], apart, sums[0]);
+  sums[1] = fmaf(-sums[S::kOfG], apart, sums[1]);
+  sums[S::kMean] = pivot + apart;
+}
+
 // What a thread has of its columns, for all rows of the team.
 template <class F, class S>
 struct ColumnSums {
   using T = typename F::T;
   static constexpr int V = kLanes<T>, kVectors = S::kVectors;
-  static constexpr int kOfRow = F::kCentered ? 3 : 2;  // sums of a row that need its mean
   const Columns<T>& columns;
-  float gamma[kVectors][V] = {}, of_gamma[kVectors][V] = {}, of_beta[kVectors][V] = {};
+  RegisterVector<T, S::kPacked> gammas[kVectors] = {};
+  float of_gamma[kVectors][V] = {}, of_beta[kVectors][V] = {};
+  float inverse_count;  // of the warp's elements
 
-  FUSEDOPS_DEVICE ColumnSums(const Columns<T>& columns, const T* gammas) : columns(columns) {
+  FUSEDOPS_DEVICE ColumnSums(const Columns<T>& columns, const T* gamma) : columns(columns) {
 #pragma unroll
     for (int k = 0; k < kVectors; ++k) {
-      if (columns.has(k)) widen(gamma[k], load(columns.of(gammas, k)));
+      if (columns.has(k)) gammas[k].put(load(columns.of(gamma, k)));
     }
+    const float count = columns.elements_of(columns.first / (kVectors * warp::kWidth), kVectors);
+    inverse_count = count > 0 ? 1 / count : 0;
   }
-  // Sets the first of `sums` to those of the thread's part of a row.
-  template <int kSums>
-  FUSEDOPS_DEVICE void sum_row(float (&sums)[kSums], const Staged<F, S>& in, int step,
-                               float mean) const {
-    float own[kOfRow] = {};
+  // The sums of the warp's part of a row. In a centered norm they are taken relative to the mean of
+  // its first vector. With n vectors, its square distance from that of the part is at most n times
+  // their variance, so the sum of squares loses at most n units of rounding: 128, or 2^-17.
+  FUSEDOPS_DEVICE void sum_row(float (&sums)[S::kSums], const Staged<F, S>& in, int step) const {
+    float pivot = 0;
 #pragma unroll
     for (int k = 0; k < kVectors; ++k) {
-      float x[V], grad[V];
+      float x[V], grad[V], gamma[V];
       in.x(x, step, k);
       in.grad(grad, step, k);
-      add_products(own, x, grad, gamma[k], columns.has(k) ? mean : 0);
+      gammas[k].get(gamma);
+      if (F::kCentered && k == 0) {
+        pivot = warp::shuffle(sum_of_lanes(x, [](float one) { return one; }) / V, 0);
+      }
+      add_products(sums, x, grad, gamma, columns.has(k) ? pivot : 0);
     }
-#pragma unroll
-    for (int i = 0; i < kOfRow; ++i) sums[i] = own[i];
+    warp::reduce_all(sums, Sum{});
+    if constexpr (F::kCentered) centre<S>(sums, inverse_count, pivot);
   }
-  // Writes the thread's part of a row to `to`, with `more` added if there is any, and adds it to
-  // the sums of the columns.
-  FUSEDOPS_DEVICE void take_row(T* to, const Staged<F, S>& in, int step, const Slope& slope,
-                                const Vector<T> (&more)[kVectors], bool has_more) {
+  // Writes the thread's part of the row that begins at `row`, and adds it to the sums of the
+  // columns. To what is written grad_sum is added, if there is any: as it was loaded early, if
+  // there were registers for that.
+  FUSEDOPS_DEVICE void take_row(const NormBackwardTensors& t, std::int64_t row,
+                                const Staged<F, S>& in, int step, const Slope& slope,
+                                const Vector<T> (&early)[kVectors]) {
 #pragma unroll
     for (int k = 0; k < kVectors; ++k) {
-      float x[V], grad[V];
+      float x[V], grad[V], gamma[V];
       in.x(x, step, k);
       in.grad(grad, step, k);
+      gammas[k].get(gamma);
 #pragma unroll
       for (int i = 0; i < V; ++i) {
         x[i] -= slope.mean;
         if constexpr (F::kCentered) of_beta[k][i] += grad[i];
         grad[i] *= slope.scale;
         of_gamma[k][i] = fmaf(grad[i], x[i], of_gamma[k][i]);
-        x[i] = fmaf(grad[i], gamma[k][i], slope.rest(x[i]));
+        x[i] = fmaf(grad[i], gamma[i], slope.rest(x[i]));
       }
-      if (has_more) {
+      if (t.grad_sum && (!S::kFull || columns.has(k))) {
         float add[V];
-        widen(add, more[k]);
+        const auto* const more = static_cast<const T*>(t.grad_sum) + row;
+        widen(add, S::kFull ? load(columns.of(more, k)) : early[k]);
 #pragma unroll
         for (int i = 0; i < V; ++i) x[i] += add[i];
       }
-      if (columns.has(k)) store(columns.of(to, k), narrow<T>(x));
+      if (columns.has(k)) store(columns.of(static_cast<T*>(t.grad_x) + row, k), narrow<T>(x));
     }
   }
   // Writes `sums`, one of the two.
@@ -220,6 +245,28 @@ struct ColumnSums {
     }
   }
 };
+
+// The sums of a row from those of the warps, which are brought to the first one's mean.
+template <class F, class S, class Exchange>
+FUSEDOPS_DEVICE void sum_warps(float (&got)[S::kSums], const Exchange& from,
+                               const Columns<typename F::T>& columns, const Constants<float>& c) {
+  if constexpr (F::kCentered) {
+    const float pivot = from.sent[0].of[S::kMean];
+#pragma unroll 4
+    for (unsigned i = 0; i < from.kSenders / warp::kWidth; ++i) {
+      const unsigned of = threadIdx.x % warp::kWidth + i * warp::kWidth;
+      if (of >= from.senders()) break;
+      auto one = from.sent[of];
+      shift<S>(one.of, columns.elements_of(of, S::kVectors), pivot);
+#pragma unroll
+      for (int i = 0; i < S::kSums; ++i) got[i] += one.of[i];
+    }
+    warp::reduce_all(got, Sum{});
+    centre<S>(got, c.inverse_n, pivot);
+  } else {
+    from.sum(got);
+  }
+}
 
 template <class F, int kVectors>
 __global__ void FUSEDOPS_LAUNCH_BOUNDS(TeamSize::kThreads, 1)
@@ -251,51 +298,39 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(TeamSize::kThreads, 1)
       next += apart;
       async_copy::commit_group();
     };
-    for (int step = 0; step < S::kAhead; ++step) start(step);
+    start(0);
     ColumnSums<F, S> sums(columns, static_cast<const T*>(t.gamma));
     cluster::wait();
-    float mean = 0;
-    for (int step = 0; step <= count + S::kMeans; ++step) {
-      start(step + S::kAhead);
-      const int last = step - 1 - S::kMeans;  // the step whose row is written
-      const std::int64_t row = next - (S::kAhead + 2 + S::kMeans) * apart;
-      Vector<T> more[S::kVectors];
-      if (t.grad_sum && last >= 0) {
+    for (int step = 0; step <= count; ++step) {
+      start(step + 1);
+      const std::int64_t row = next - 3 * apart;  // that is written
+      Vector<T> early[S::kVectors];
+      if (t.grad_sum && step > 0) {
 #pragma unroll
         for (int k = 0; k < S::kVectors; ++k) {
           if (!columns.has(k)) continue;
-          more[k] = load(columns.of(static_cast<const T*>(t.grad_sum) + row, k));
+          const T* const more = columns.of(static_cast<const T*>(t.grad_sum) + row, k);
+          if constexpr (S::kFull) {
+            fetch::into_l2(reinterpret_cast<const char*>(more));
+          } else {
+            early[k] = load(more);
+          }
         }
       }
-      async_copy::wait_group(S::kAhead);
-      float own[S::kSums] = {}, got[S::kSums] = {};
-      if (step < count) {
-        if constexpr (F::kCentered) {
-          own[S::kOfX] = in.sum_of_x(step);
-        } else {
-          sums.sum_row(own, in, step, 0);
-        }
-      }
-      const float mean_of_last = mean;
+      async_copy::wait_group(1);
+      typename Exchange::Sent own{};
+      if (step < count) sums.sum_row(own.of, in, step);
+      float got[S::kSums] = {};
       if (step > 0) {
         const Exchange from = exchange(step - 1);
         from.receive((step - 1) / 2);
-        from.sum(got);
+        sum_warps<F, S>(got, from, columns, c);
         from.reopen();
-        if constexpr (F::kCentered) {
-          mean = c.exact_mean(got[S::kOfX]);
-          if (step <= count) sums.sum_row(own, in, step - 1, mean);
-        }
       }
-      if (step < count + S::kMeans) {
-        typename Exchange::Sent to_all;
-        warp::reduce_all(own, Sum{});
-        memcpy(&to_all, own, sizeof(to_all));
-        exchange(step).send(to_all);
-      }
-      if (last < 0) continue;
-      sums.take_row(static_cast<T*>(t.grad_x) + row, in, last, Slope(mean_of_last, got, c), more,
-                    t.grad_sum != nullptr);
+      if (step < count) exchange(step).send(own);
+      if (step == 0) continue;
+      const float mean = F::kCentered ? got[S::kSums - 1] : 0;
+      sums.take_row(t, row, in, step - 1, Slope(mean, got, c), early);
     }
     sums.write(of_gamma + std::int64_t{team} * cols, sums.of_gamma);
     if constexpr (F::kCentered) sums.write(of_beta + std::int64_t{team} * cols, sums.of_beta);
@@ -305,12 +340,9 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(TeamSize::kThreads, 1)
 template <class F>
 gpu::Status launch_backward_once(const Norm& call, const NormBackwardTensors& t, const Teams& teams,
                                  float* of_gamma, float* of_beta, gpu::Stream stream) {
-  auto kernel = &backward_once_kernel<F, TeamSize::kFewVectors>;
-  if constexpr (!F::kCentered) {
-    if (teams.vectors > TeamSize::kFewVectors) {
-      kernel = &backward_once_kernel<F, TeamSize::kMoreVectors>;
-    }
-  }
+  const auto kernel = teams.vectors > TeamSize::kFewVectors
+                          ? &backward_once_kernel<F, TeamSize::kMoreVectors>
+                          : &backward_once_kernel<F, TeamSize::kFewVectors>;
   return row_cluster::launch(kernel, teams.count, teams.by, stream, t, of_gamma, of_beta,
                              static_cast<unsigned>(call.rows), static_cast<int>(call.cols),
                              constants_of<float>(call));

@@ -142,12 +142,12 @@ __global__ void __launch_bounds__(Backward::kMost)
   }
 }
 
-// Adds to the sums of (x - mean)^2, of g (x - mean), and of g if there are three, where g is
-// grad gamma.
+// Adds to the sums of (x - mean)^2, of g (x - mean), of g if there are three, and of x - mean if
+// there are four, where g is grad gamma.
 template <int kSums, int V>
 FUSEDOPS_DEVICE void add_products(float (&sums)[kSums], float (&x)[V], float (&g)[V],
                                   const float (&gamma)[V], float mean) {
-  float squares = 0, product = 0, plain = 0;
+  float squares = 0, product = 0, plain = 0, apart = 0;
 #pragma unroll
   for (int i = 0; i < V; ++i) {
     x[i] -= mean;
@@ -155,10 +155,12 @@ FUSEDOPS_DEVICE void add_products(float (&sums)[kSums], float (&x)[V], float (&g
     squares = fmaf(x[i], x[i], squares);
     product = fmaf(g[i], x[i], product);
     if constexpr (kSums > 2) plain += g[i];
+    if constexpr (kSums > 3) apart += x[i];
   }
   sums[0] += squares;
   sums[1] += product;
   if constexpr (kSums > 2) sums[2] += plain;
+  if constexpr (kSums > 3) sums[3] += apart;
 }
 
 // The sum of f over the lanes, in two chains.
@@ -235,7 +237,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
     const auto* const gamma_data = static_cast<const T*>(t.gamma);
     const auto* const more_data = static_cast<const T*>(t.grad_sum);
     auto* const out = static_cast<T*>(t.grad_x);
-    const SharedRow<T, kLayout, 2> row(x_data, grad_data, cols, places, held);
+    const SharedRow<T, kLayout, 2> row(cluster::number(), x_data, grad_data, cols, places, held);
     const auto& part = row.part;
     const Exchange blocks(room);
     row_cluster::open(blocks);
@@ -267,7 +269,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
       add_products(sums, x, g, gamma, mean);
     };
     if constexpr (F::kCentered) {
-      part.next_pass(row.in, ask, sum);
+      part.template next_pass<fetch::Leaves::last>(row.in, ask, sum);
     } else {
       part.first_pass(row.in, ask, sum);
     }
@@ -280,17 +282,17 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 2)
     mean = sum_of_row<F>(sums, sum_of_x[0], row, c, blocks);
     const Slope slope(mean, sums, c);
     if (part.own == 0) scales[cluster::number()] = {slope.mean, slope.scale};
-    part.next_pass(row.in, ask, [&](unsigned v, const Part::OfInputs& of, int j) {
-      const std::int64_t to = row.begin + std::int64_t{v} * V;
-      float x[V], g[V], gamma[V], add[V] = {};
-      widen(gamma, gammas[j]);
-      if (more_data) widen(add, fusedops::load(more_data + to));
-      widen<T>(x, of[0]);
-      widen<T>(g, of[1]);
+    part.template next_pass<fetch::Leaves::first>(
+        row.in, ask, [&](unsigned v, const Part::OfInputs& of, int j) {
+          float x[V], g[V], gamma[V], add[V] = {};
+          widen(gamma, gammas[j]);
+          if (more_data) widen(add, fusedops::load(row.of(more_data, v)));
+          widen<T>(x, of[0]);
+          widen<T>(g, of[1]);
 #pragma unroll
-      for (int i = 0; i < V; ++i) x[i] = slope.of(g[i] * gamma[i], x[i]) + add[i];
-      store(out + to, narrow<T>(x));
-    });
+          for (int i = 0; i < V; ++i) x[i] = slope.of(g[i] * gamma[i], x[i]) + add[i];
+          write_once(as_packed(row.of(out, v)), pack(narrow<T>(x)));
+        });
     if (row.has_edge) {
       const std::int64_t to = row.p.row + row.edge_column;
       out[to] = narrow<T>(slope.of(edge_g, edge_x) + (more_data ? widen(more_data[to]) : 0));

@@ -22,9 +22,9 @@ struct PartialSum {
 
 // A row of one or two tensors that a cluster has in its shared memory (ClusterRow), and the
 // elements outside its vectors, one a thread.
-template <class T, RowLayout kLayout, int kInputs>
+template <class T, RowLayout kLayout, int kInputs, unsigned kGroups = 1>
 struct SharedRow {
-  using Part = row_cluster::ClusterRow<kInputs>;
+  using Part = row_cluster::ClusterRow<kInputs, kGroups>;
   const RowSlice<T, kLayout> p;
   const std::int64_t begin;  // index of the first vector
   const Part part;
@@ -32,9 +32,9 @@ struct SharedRow {
   const bool has_edge;
   const std::int64_t edge_column;
 
-  FUSEDOPS_DEVICE SharedRow(const T* first, const T* second, std::int64_t cols, Packed* places,
-                            unsigned held)
-      : p(cluster::number(), cols),
+  FUSEDOPS_DEVICE SharedRow(unsigned row, const T* first, const T* second, std::int64_t cols,
+                            Packed* places, unsigned held)
+      : p(row, cols),
         begin(p.row + p.span.head),
         part(places, held, static_cast<unsigned>(p.span.vectors)),
         has_edge(!p.kWhole && part.own < static_cast<unsigned>(p.span.edges)),
@@ -45,6 +45,11 @@ struct SharedRow {
   // The number of elements of a block.
   FUSEDOPS_DEVICE float elements_of(unsigned block) const {
     return static_cast<float>(part.count_of(block) * p.V + (block == 0 ? p.span.edges : 0));
+  }
+  // Vector v of the row in a tensor of as many.
+  template <class Element>
+  FUSEDOPS_DEVICE Element* of(Element* data, unsigned v) const {
+    return data + begin + std::int64_t{v} * p.V;
   }
 };
 
@@ -123,7 +128,7 @@ template <class F, class S, RowLayout kLayout>
 struct InShared {
   using T = typename F::T;
   using P = RowSlice<T, kLayout>;
-  static constexpr int kInputs = F::kAdds == Adds::nothing || S::kAddsAgain ? 1 : 2;
+  static constexpr int kInputs = F::kAdds == Adds::nothing ? 1 : 2;
   static constexpr int kColumns = S::kKeeps ? (F::kCentered ? kInputs + 1 : 1) : 0;
   static constexpr unsigned kMore = P::kWhole ? 0 : 1;  // places beyond those of the threads
   EdgeLoads<F, kLayout> edge;
@@ -141,15 +146,11 @@ struct InShared {
       if (F::adds_bias(t)) copy_columns(t.bias, kBias, p, cols);
     }
   }
-  FUSEDOPS_DEVICE void start(const Tensors<T>& t, const P& p, RegisterRow<F, S>& part) {
+  FUSEDOPS_DEVICE void start(const Tensors<T>& t, const P& p) {
     copy(t.x, p, 0);
     if (kInputs > 1) copy(t.residual, p, 1);
     async_copy::commit_group();
     edge.start(t, p);
-    if constexpr (S::kAddsAgain) {
-      part.added = reinterpret_cast<const Vector<T>*>(place_of(0, 0));
-      part.start(t.residual, p);
-    }
     if constexpr (S::kKeeps) next_edge_gain.load(t, p);
   }
   // Must be called before the copies are used.
@@ -237,7 +238,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
     InShared<F, S, kLayout> in;
     in.start_columns(t, p, cols);
     RegisterRow<F, S> part;
-    in.start(t, p, part);
+    in.start(t, p);
     for (unsigned round = 0;; ++round) {
       const unsigned half = round % 2, later = queue.take(round + queue.kGiven);
       const ExchangeOf<F> blocks = rooms[half];
@@ -246,9 +247,8 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
       if (round == 0) cluster::wait();
       in.wait(round == 0);
       take<F, S, kLayout>(part, in, t, p, t.sum);
-      if constexpr (S::kAddsAgain) part.end_pass(c.eps);
       const P after = slice_of<F, S, kLayout>(min(next, queue.rows - 1), cols);
-      if (!S::kAddsAgain && next < queue.rows) in.start(t, after, part);
+      if (next < queue.rows) in.start(t, after);
       PartialSum block;
       if constexpr (F::kCentered) {
         float sum[1] = {sum_of(part, p, [](float x) { return x; })};
@@ -273,7 +273,6 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(S::kMost, S::kBlocks)
         finish(gains, [&] { gains.start(t, p); });
       }
       if (next >= queue.rows) return;
-      if (S::kAddsAgain) in.start(t, after, part);
       blocks.reopen();
       p = after;
       next = taken;

@@ -48,8 +48,6 @@ struct Schedule {
   static constexpr bool kClusters = false;  // the threads of a cluster share a row
   static constexpr bool kPacked = false;    // 16-bit elements stay packed in registers
   static constexpr bool kKeeps = false;     // clusters keep gamma, beta and bias for all their rows
-  // Clusters keep the residual in registers and x in shared memory, and each pass adds them up.
-  static constexpr bool kAddsAgain = false;
 };
 template <int kCount, class S>
 struct WithBlocks : S {
@@ -62,10 +60,6 @@ struct InClusters : S {
 template <class S>
 struct StayPacked : S {
   static constexpr bool kPacked = true;
-};
-template <class S>
-struct AddsAgain : StayPacked<S> {
-  static constexpr bool kAddsAgain = true;
 };
 template <class S>
 struct KeepsColumns : S {

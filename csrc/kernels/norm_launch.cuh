@@ -40,10 +40,10 @@ struct Schedules {
   using LongCluster = KeepsColumns<InBlocks<WithBlocks<2, Schedule<8, 256, 0>>>>;
   using Cluster = If<kSums && F::kCentered,
                      KeepsColumns<InBlocks<WithBlocks<2, Schedule<4, 256, 0>>>>, LongCluster>;
-  // And of whole vectors alone, as kernels take room.
-  using LargeCluster =
-      If<kSums, If<F::kCentered, LongCluster, InClusters<AddsAgain<Schedule<16, 512, 2>>>>,
-         InBlocks<If<F::kCentered, Schedule<16, 512, 2>, Schedule<8, 1024, 2>>>>;
+  // And of whole vectors alone, as kernels take room. Sums of longer rows are left to
+  // norm_longest.cuh, which is as fast.
+  using LargeCluster = If<kSums, LongCluster,
+                          InBlocks<If<F::kCentered, Schedule<16, 512, 2>, Schedule<8, 1024, 2>>>>;
   using Shifted = If<kSums, Schedule<2, 1024, 0>, Schedule<4, 1024, 1>>;
 };
 
@@ -172,8 +172,8 @@ gpu::Status launch_longest(const Norm& call, const NormTensors& tensors, gpu::St
                                                  : &norm_longest_kernel<F, RowLayout::shifted>;
   const auto layout = row_cluster::layout(call.cols / kLanes<T>, F::kAdds == Adds::nothing ? 1 : 2,
                                           64 * row_cluster::kKiB);
-  return row_cluster::launch(kernel, call.rows, layout, stream, typed<T>(tensors), call.cols,
-                             constants_of<float>(call), layout.held);
+  return row_cluster::launch_queue(kernel, call.rows, layout, nullptr, stream, typed<T>(tensors),
+                                   call.cols, constants_of<float>(call), layout.held);
 }
 
 template <class F>

@@ -216,6 +216,7 @@ struct Gains {
 template <class T, bool kPacked>
 struct RegisterVector {
   Accumulator<T> lane[kLanes<T>];
+  FUSEDOPS_DEVICE void put(const Vector<T>& x) { widen(lane, x); }
   FUSEDOPS_DEVICE void put(const Accumulator<T> (&x)[kLanes<T>]) {
 #pragma unroll
     for (int i = 0; i < kLanes<T>; ++i) lane[i] = x[i];
@@ -257,20 +258,7 @@ struct RegisterRow {
   using T = typename F::T;
   RegisterVector<T, S::kPacked> vector[S::kVectors];
   Accumulator<T> edge;  // an element outside the whole vectors
-  // With S::kAddsAgain what is added to the vectors, in shared memory, as far apart as the block
-  // has threads.
-  const Vector<T>* added = nullptr;
 
-  FUSEDOPS_DEVICE void get(int k, Accumulator<T> (&x)[kLanes<T>]) const {
-    vector[k].get(x);
-    if constexpr (S::kAddsAgain) add(x, added[k * blockDim.x]);
-  }
-  // Starts to load packed elements.
-  template <class P>
-  FUSEDOPS_DEVICE void start(const T* from, const P& p) {
-#pragma unroll
-    for (int k = 0; k < S::kVectors; ++k) vector[k].put(load(p.of_row(from, k)));
-  }
   // Subtracts `mean` from unpacked elements. Returns what is left to subtract.
   FUSEDOPS_DEVICE float subtract(float mean) {
     if constexpr (!S::kPacked) {
@@ -302,9 +290,7 @@ FUSEDOPS_DEVICE void take(RegisterRow<F, S>& part, In& in, const Tensors<typenam
   for (int k = 0; k < S::kVectors; ++k) {
     if (p.skips(k)) continue;
     A x[V];
-    if constexpr (S::kAddsAgain) {
-      part.get(k, x);
-    } else if constexpr (S::kPacked) {
+    if constexpr (S::kPacked) {
       part.vector[k].put(in.x_of(k));
     } else {
       widen(x, in.x_of(k));
@@ -338,7 +324,7 @@ FUSEDOPS_DEVICE Accumulator<typename F::T> sum_of(const RegisterRow<F, S>& part,
   for (int k = 0; k < S::kVectors; ++k) {
     if (p.skips(k)) continue;
     A x[V];
-    part.get(k, x);
+    part.vector[k].get(x);
     A even = kFirst > 0 ? of(x[0]) : 0, odd = kFirst > 0 ? of(x[1]) : 0;
 #pragma unroll
     for (int i = kFirst; i < V; i += 2) {
@@ -378,7 +364,7 @@ FUSEDOPS_DEVICE void write(const RegisterRow<F, S>& part, const Scale<A>& by,
   for (int k = 0; k < S::kVectors; ++k) {
     if (p.skips(k)) continue;
     A x[V];
-    part.get(k, x);
+    part.vector[k].get(x);
     if constexpr (F::kCentered && S::kClusters && !S::kPacked) {
 #pragma unroll
       for (A& one : x) one = fma(one, by.scale, near_zero);

@@ -37,6 +37,20 @@ FUSEDOPS_DEVICE Packed read_once(const Packed* data) {
   return words;
 }
 
+template <fetch::Leaves kWhen>
+FUSEDOPS_DEVICE Packed load_leaving(const Packed* data) {
+  const auto fetched = fetch::load<kWhen>(reinterpret_cast<const char*>(data));
+  Packed words;
+  memcpy(&words, &fetched, sizeof(words));
+  return words;
+}
+// Stores what is not read again.
+FUSEDOPS_DEVICE void write_once(Packed* data, const Packed& words) {
+  fetch::Words<4> stored;
+  memcpy(&stored, &words, sizeof(stored));
+  fetch::store<fetch::Leaves::first>(reinterpret_cast<char*>(data), stored);
+}
+
 // Makes the compiler compute values from the words again instead of keeping them.
 FUSEDOPS_DEVICE void forget(Packed& words) {
 #pragma unroll

@@ -63,31 +63,42 @@ ClusterLayout layout_of(std::int64_t vectors, int inputs, int wanted = S::kMost)
 
 // The calling thread's vectors of a row of each of kInputs tensors: number k is vector own + k all
 // of the row. The first `held` lie in places of shared memory that no other thread touches, so a
-// thread waits for its own copies alone.
-template <int kInputs>
+// thread waits for its own copies alone, by kGroups_ groups of them. What is not held should stay
+// in the L2 cache until the last pass.
+template <int kInputs, unsigned kGroups_ = 1>
 class ClusterRow {
  public:
   using OfInputs = Packed[kInputs];        // one of each input
   using Starts = const Packed* [kInputs];  // the first vectors of the row
   static constexpr int kBatch = 2;         // vectors taken together
+  static constexpr unsigned kGroups = kGroups_;
 
   const unsigned own = cluster::rank() * blockDim.x + threadIdx.x;
   const unsigned all = cluster::size() * blockDim.x;
+  const unsigned vectors;  // of the row
 
   FUSEDOPS_DEVICE ClusterRow(Packed* places, unsigned held, unsigned vectors)
-      : places_(places + threadIdx.x), vectors_(vectors), end_(min(vectors, own + held * all)) {}
+      : vectors(vectors),
+        places_(places + threadIdx.x),
+        end_(min(vectors, own + held * all)),
+        group_((held + kGroups - 1) / kGroups) {}
 
   // The number of vectors of a block.
   FUSEDOPS_DEVICE unsigned count_of(unsigned block) const {
-    const unsigned rest = vectors_ % all, before = min(rest, block * blockDim.x);
-    return vectors_ / all * blockDim.x + min(rest - before, blockDim.x);
+    const unsigned rest = vectors % all, before = min(rest, block * blockDim.x);
+    return vectors / all * blockDim.x + min(rest - before, blockDim.x);
   }
 
-  // Starts to copy the vectors that are held.
+  // Starts to copy the vectors that are held, or a group of them.
   FUSEDOPS_DEVICE void start(const Starts& rows) const {
-    Packed* place = places_;
+#pragma unroll 1
+    for (unsigned group = 0; group < kGroups; ++group) start(rows, group);
+  }
+  FUSEDOPS_DEVICE void start(const Starts& rows, unsigned group) const {
+    const unsigned end = end_of(group);
+    Packed* place = place_of(group);
 #pragma unroll 4
-    for (unsigned v = own; v < end_; v += all) {
+    for (unsigned v = first_of(group); v < end; v += all) {
 #pragma unroll
       for (int i = 0; i < kInputs; ++i, place += blockDim.x) {
         async_copy::start(shared::address_of(place), rows[i] + v, true);
@@ -101,14 +112,18 @@ class ClusterRow {
   // first pass waits for the copies; vectors that are not held come before them.
   template <class Ask, class Take>
   FUSEDOPS_DEVICE void first_pass(const Starts& rows, const Ask& ask, const Take& take) const {
-    others(rows, ask, take);
-    async_copy::wait_group(0);
-    held(ask, take);
+    others<fetch::Leaves::last>(rows, ask, take);
+#pragma unroll 1
+    for (unsigned group = 0; group < kGroups; ++group) {
+      async_copy::wait_group(static_cast<int>(kGroups - 1 - group));
+      held(group, ask, take);
+    }
   }
-  template <class Ask, class Take>
+  template <fetch::Leaves kWhen, class Ask, class Take>
   FUSEDOPS_DEVICE void next_pass(const Starts& rows, const Ask& ask, const Take& take) const {
-    held(ask, take);
-    others(rows, ask, take);
+#pragma unroll 1
+    for (unsigned group = 0; group < kGroups; ++group) held(group, ask, take);
+    others<kWhen>(rows, ask, take);
   }
   // The same for a take() that needs nothing beside them, take(v, of).
   template <class Take>
@@ -117,16 +132,17 @@ class ClusterRow {
         rows, [](unsigned, int) {}, [&](unsigned v, const OfInputs& of, int) { take(v, of); });
   }
   template <class Take>
-  FUSEDOPS_DEVICE void next_pass(const Starts& rows, const Take& take) const {
-    next_pass(
+  FUSEDOPS_DEVICE void last_pass(const Starts& rows, const Take& take) const {
+    next_pass<fetch::Leaves::first>(
         rows, [](unsigned, int) {}, [&](unsigned v, const OfInputs& of, int) { take(v, of); });
   }
 
- private:
+  // The parts of a next pass: a group of the vectors that are held, and those that are not.
   template <class Ask, class Take>
-  FUSEDOPS_DEVICE void held(const Ask& ask, const Take& take) const {
-    Packed* place = places_;
-    unsigned v = own;
+  FUSEDOPS_DEVICE void held(unsigned group, const Ask& ask, const Take& take) const {
+    const unsigned end = end_of(group);
+    Packed* place = place_of(group);
+    unsigned v = first_of(group);
     const auto batch = [&](auto count) {
 #pragma unroll
       for (int j = 0; j < count.value; ++j) ask(v + j * all, j);
@@ -139,10 +155,10 @@ class ClusterRow {
       }
     };
     // Whole batches need no branches in them, so their loads are in flight together.
-    while (v + (kBatch - 1) * all < end_) batch(std::integral_constant<int, kBatch>{});
-    while (v < end_) batch(std::integral_constant<int, 1>{});
+    while (v + (kBatch - 1) * all < end) batch(std::integral_constant<int, kBatch>{});
+    while (v < end) batch(std::integral_constant<int, 1>{});
   }
-  template <class Ask, class Take>
+  template <fetch::Leaves kWhen, class Ask, class Take>
   FUSEDOPS_DEVICE void others(const Starts& rows, const Ask& ask, const Take& take) const {
     // The first vector of the thread that is not held.
     unsigned v = end_ > own ? own + (end_ - own + all - 1) / all * all : own;
@@ -151,7 +167,7 @@ class ClusterRow {
 #pragma unroll
       for (int j = 0; j < count.value; ++j) {
 #pragma unroll
-        for (int i = 0; i < kInputs; ++i) of[j][i] = rows[i][v + j * all];
+        for (int i = 0; i < kInputs; ++i) of[j][i] = load_leaving<kWhen>(rows[i] + v + j * all);
       }
 #pragma unroll
       for (int j = 0; j < count.value; ++j, v += all) {
@@ -160,13 +176,20 @@ class ClusterRow {
       }
     };
     constexpr int kInFlight = 4 / kInputs;
-    while (v + (kInFlight - 1) * all < vectors_) batch(std::integral_constant<int, kInFlight>{});
-    while (v < vectors_) batch(std::integral_constant<int, 1>{});
+    while (v + (kInFlight - 1) * all < vectors) batch(std::integral_constant<int, kInFlight>{});
+    while (v < vectors) batch(std::integral_constant<int, 1>{});
+  }
+
+ private:
+  FUSEDOPS_DEVICE unsigned first_of(unsigned group) const { return own + group * group_ * all; }
+  FUSEDOPS_DEVICE unsigned end_of(unsigned group) const { return min(end_, first_of(group + 1)); }
+  FUSEDOPS_DEVICE Packed* place_of(unsigned group) const {
+    return places_ + group * group_ * kInputs * blockDim.x;
   }
 
   Packed* const places_;
-  const unsigned vectors_;
-  const unsigned end_;  // the thread holds its vectors before this one
+  const unsigned end_;    // the thread holds its vectors before this one
+  const unsigned group_;  // vectors of a thread
 };
 
 // Where the senders of a cluster leave kCount floats for each other, once a round. Each warp sends,

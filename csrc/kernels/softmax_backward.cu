@@ -125,7 +125,7 @@ __global__ void FUSEDOPS_LAUNCH_BOUNDS(row_cluster::kMostThreads, 3)
     blocks.send({{dot[0]}});
     blocks.receive(0);
     blocks.sum(dot);
-    part.next_pass(in, [&](unsigned v, const Packed(&of)[2]) {
+    part.last_pass(in, [&](unsigned v, const Packed(&of)[2]) {
       row.of(out)[v] = slope<T>(of[0], of[1], dot[0], scale);
     });
     if (has_edge) out[edge] = narrow<T>(edge_y * scale * (edge_g - dot[0]));

@@ -137,6 +137,51 @@ using RoomOf = std::conditional_t<S::kClusters, ClusterRoom<S>, BlockRoom>;
 
 constexpr int kMasksTogether = 4;  // masks in flight together: as many as registers allow
 
+// Row number `at` and where it lies, with the element at its edges that the thread may have.
+template <class T, class S, Masking kMasking>
+struct ResidentRow {
+  static constexpr int V = kLanes<T>;
+  static constexpr bool kPlain = kMasking == Masking::plain;
+  static constexpr bool kWhole = S::kClusters && kPlain;  // rows are whole vectors
+  const RowIndex<unsigned> index;
+  const KeyRange<int> seen;
+  const std::int64_t first, begin;  // its first element, and the first that is seen
+  const SpanOf<int> span;
+  const unsigned vectors;
+  const bool has_edge;
+  const int edge_column;
+
+  FUSEDOPS_DEVICE ResidentRow(const SoftmaxParams& params, unsigned at, unsigned thread)
+      : index(kPlain ? RowIndex<unsigned>{} : params.index(at)),
+        seen(kPlain ? KeyRange<int>{0, params.visibility.keys}
+                    : params.visibility.of(static_cast<int>(index.query))),
+        first(kPlain ? std::int64_t{at} * seen.end : params.first(at, index)),
+        begin(first + seen.first),
+        span(kWhole ? SpanOf<int>{0, 0, count() / V} : span_at<V>(begin, count())),
+        vectors(static_cast<unsigned>(span.vectors)),
+        has_edge(!kWhole && static_cast<int>(thread) < span.edges),
+        edge_column(span.template edge<V>(static_cast<int>(thread))) {}
+
+  FUSEDOPS_DEVICE int count() const { return seen.end - seen.first; }
+  // Its vectors, in a tensor of as many elements as the scores.
+  template <class Element>
+  FUSEDOPS_DEVICE auto in(Element* data) const {
+    return as_packed(data + begin + span.head);
+  }
+};
+
+// Makes all of a row NaN where its sum is: `share`, which its keys have got. All its threads call
+// it after they have written zeros for those that are not seen.
+template <class T, class Row>
+FUSEDOPS_DEVICE void spread_nan(T* y, const Row& row, float share, int keys, unsigned thread,
+                                unsigned threads) {
+  warp::sync();  // after the zeros that other threads have written
+  if (share == share) return;
+  for (int column = static_cast<int>(thread); column < keys; column += threads) {
+    if (column < row.seen.first || column >= row.seen.end) y[row.first + column] = narrow<T>(share);
+  }
+}
+
 // A row is read once and stays in registers: a thread holds kVectors of its vectors, as far apart
 // as the row has threads, and perhaps one element at its edges.
 //
@@ -146,28 +191,18 @@ template <class T, class S, Masking kMasking>
 FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores, unsigned at,
                                  const SoftmaxParams& params, RoomOf<S>& room, bool more) {
   constexpr int V = kLanes<T>, kVectors = S::kVectors;
-  constexpr bool kMasked = kMasking > Masking::ragged, kPlain = kMasking == Masking::plain;
-  constexpr bool kKeep = !S::kPacked;
-  constexpr bool kWhole = S::kClusters && kPlain;  // rows are whole vectors
+  constexpr bool kMasked = kMasking > Masking::ragged, kKeep = !S::kPacked;
   const RowThread<S> of;
   const unsigned thread = of.thread, threads = of.threads, lanes = blockDim.x;
-  const RowIndex<unsigned> index = kPlain ? RowIndex<unsigned>{} : params.index(at);
-  const KeyRange<int> seen = kPlain ? KeyRange<int>{0, params.visibility.keys}
-                                    : params.visibility.of(static_cast<int>(index.query));
-  const int count = seen.end - seen.first;
-  const std::int64_t row = kPlain ? std::int64_t{at} * seen.end : params.first(at, index);
-  const std::int64_t begin = row + seen.first;
-  const auto span = kWhole ? SpanOf<int>{0, 0, count / V} : span_at<V>(begin, count);
-  const auto vectors = static_cast<unsigned>(span.vectors);
-  const bool has_edge = !kWhole && static_cast<int>(thread) < span.edges;
-  const int edge_column = span.template edge<V>(static_cast<int>(thread));
-  const Packed* const in = as_packed(scores + begin + span.head);
+  const ResidentRow<T, S, kMasking> row(params, at, thread);
+  const unsigned vectors = row.vectors;
+  const Packed* const in = row.in(scores);
   Packed raw[kVectors];
   FUSEDOPS_DYNAMIC_SHARED(Packed, places);
   constexpr bool kCopies = S::kClusters && !S::kPacked;
   // What is not added to is read twice from shared memory, so that registers need not hold both.
   constexpr bool kAgain = kCopies && !kMasked;
-  Addend<T, kMasking, S::kClusters> addend(params, index, seen, span.head);
+  Addend<T, kMasking, S::kClusters> addend(params, row.index, row.seen, row.span.head);
   typename decltype(addend)::Masks masks[kCopies ? kVectors : 1];
   if constexpr (kCopies) {
     copy_vectors<T>(places, in, vectors, of);
@@ -177,10 +212,10 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
   } else {
     load_vectors<T, kMasked>(raw, in, vectors, of);
   }
-  float edge = has_edge ? widen(scores[begin + edge_column]) : kNothing<float>;
+  float edge = row.has_edge ? widen(scores[row.begin + row.edge_column]) : kNothing<float>;
   if (kMasked && kVectors <= 4 && more) prefetch_next_head<T, kVectors>(in, vectors, params);
   if (kMasking != Masking::plain) {
-    write_unseen(y, row, seen, params.visibility.keys, narrow<T>(0.0f), thread, threads);
+    write_unseen(y, row.first, row.seen, params.visibility.keys, narrow<T>(0.0f), thread, threads);
   }
   // Whether no thread has its vector k. With a mask it is not asked, as branches would separate the
   // mask's loads, nor in a cluster, whose rows fill nearly all vectors.
@@ -188,7 +223,7 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     return kMasking == Masking::ragged && !S::kClusters && k * threads >= vectors;
   };
 
-  if (has_edge) edge = addend.complete(edge, edge_column);
+  if (row.has_edge) edge = addend.complete(edge, row.edge_column);
   float cached[kKeep ? kVectors : 1][V], top = edge;
   if constexpr (kAgain) {
     Packed most = places[threadIdx.x];
@@ -238,7 +273,7 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
   const Peak<float> peak = room.merged({top, sum}, params.factor);
   const float share = two_to((top - peak.top) * params.factor) * inverse(peak.sum);
 
-  Packed* const out = as_packed(y + begin + span.head);
+  Packed* const out = row.in(y);
 #pragma unroll
   for (int k = 0; k < kVectors; ++k) {
     if (absent(k)) break;
@@ -248,12 +283,9 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
     scale(z, share);
     if (v < vectors) out[v] = pack(narrow<T>(z));
   }
-  if (has_edge) y[begin + edge_column] = narrow<T>(edge * share);
-  if constexpr (kMasking == Masking::plain) return;
-  warp::sync();  // after the zeros that other threads have written
-  if (share == share) return;
-  for (int column = static_cast<int>(thread); column < params.visibility.keys; column += threads) {
-    if (column < seen.first || column >= seen.end) y[row + column] = narrow<T>(share);
+  if (row.has_edge) y[row.begin + row.edge_column] = narrow<T>(edge * share);
+  if constexpr (kMasking != Masking::plain) {
+    spread_nan(y, row, share, params.visibility.keys, thread, threads);
   }
 }
 

@@ -1,4 +1,4 @@
-// Loads with cache hints, and prefetches.
+// Loads and stores with cache hints, and prefetches.
 #pragma once
 
 #include <cstdint>
@@ -65,6 +65,50 @@ FUSEDOPS_DEVICE Words<4> often(const char* address) {
 template <int kWords>
 FUSEDOPS_DEVICE Words<kWords> plain(const char* address) {
   return *reinterpret_cast<const Words<kWords>*>(address);
+}
+
+// When a line leaves L2: before the others, as it is not used again, or after them.
+enum class Leaves { first, last };
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && !defined(FUSEDOPS_MODEL)
+#define FUSEDOPS_CACHE_POLICIES 1
+
+template <Leaves kWhen>
+FUSEDOPS_DEVICE std::uint64_t policy() {
+  std::uint64_t made;
+  if constexpr (kWhen == Leaves::first) {
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(made));
+  } else {
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(made));
+  }
+  return made;
+}
+#endif
+
+template <Leaves kWhen>
+FUSEDOPS_DEVICE Words<4> load(const char* address) {
+#if defined(FUSEDOPS_CACHE_POLICIES)
+  Words<4> out;
+  asm volatile("ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+               : "=r"(out.word[0]), "=r"(out.word[1]), "=r"(out.word[2]), "=r"(out.word[3])
+               : "l"(address), "l"(policy<kWhen>())
+               : "memory");
+  return out;
+#else
+  return plain<4>(address);
+#endif
+}
+
+template <Leaves kWhen>
+FUSEDOPS_DEVICE void store(char* address, const Words<4>& words) {
+#if defined(FUSEDOPS_CACHE_POLICIES)
+  asm volatile("st.global.L2::cache_hint.v4.u32 [%0], {%1, %2, %3, %4}, %5;" ::"l"(address),
+               "r"(words.word[0]), "r"(words.word[1]), "r"(words.word[2]), "r"(words.word[3]),
+               "l"(policy<kWhen>())
+               : "memory");
+#else
+  *reinterpret_cast<Words<4>*>(address) = words;
+#endif
 }
 
 // Prefetches the line of the address to L2. Later writes of other threads still reach it there, so

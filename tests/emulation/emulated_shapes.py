@@ -80,7 +80,9 @@ def test_rows_of_a_cluster(name, dtype):
     [
         ("layer_norm", torch.bfloat16, 140, 16_400),
         ("pre_rms_norm", torch.float32, 1100, 2048),
-        ("rms_norm", torch.float32, 23, 66_000),
+        ("rms_norm", torch.float32, 23, 33_000),
+        ("layer_norm", torch.float32, 23, 66_000),
+        ("layer_norm", torch.bfloat16, 23, 66_000),
     ],
 )
 def test_gradients_of_many_rows(name, dtype, rows, cols):
@@ -88,6 +90,21 @@ def test_gradients_of_many_rows(name, dtype, rows, cols):
     case = the_case(name)
     x, *others = case.inputs((rows, cols), dtype, CPU)
     check_gradients(case, (x + 4, *others), dtype)
+
+
+def test_gradients_of_rows_with_outliers():
+    """A warp takes its sums relative to them, and they are nearly all of its variance."""
+    x = torch.randn(140, 4096)
+    x[:, ::256] = 1000
+    args = [x, torch.randn(4096), torch.randn(4096)]
+    grad = torch.randn_like(x)
+    ours = torch.ops.fusedops.layer_norm_backward(grad, x, args[1], None, eps=1e-5)
+    exact = [arg.double().requires_grad_() for arg in args]
+    y = torch.nn.functional.layer_norm(exact[0], (4096,), exact[1], exact[2], 1e-5)
+    right = torch.autograd.grad(y, exact, grad.double())
+    for actual, expected in zip(ours, right, strict=True):
+        error = torch.linalg.vector_norm(actual.double() - expected)
+        assert error <= 2**-17 * torch.linalg.vector_norm(expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
@@ -118,10 +135,15 @@ def test_scores_with_masks_of_every_kind(queries, keys, dtype):
 
 
 def test_rows_longer_than_a_clusters_shared_memory():
-    """What is not held there is read again."""
-    for name, cols in (("rms_norm", 500_001), ("layer_norm", 524_300), ("pre_rms_norm", 524_300)):
+    """What is not held there is read again. A cluster takes several of them."""
+    for name, rows, cols in (
+        ("rms_norm", 2, 500_001),
+        ("layer_norm", 2, 524_300),
+        ("layer_norm_residual", 3, 200_001),
+        ("pre_rms_norm", 7, 200_000),
+    ):
         case = the_case(name)
-        x, *others = case.inputs((2, cols), torch.float32, CPU)
+        x, *others = case.inputs((rows, cols), torch.float32, CPU)
         args = (x + 3, *others)
         assert_close(case.ours(*args), case.exact(*wide(args)), torch.float32, case)
     y = torch.softmax(torch.randn(1, 500_001), -1)
