@@ -85,6 +85,7 @@ FUSEDOPS_DEVICE std::uint64_t policy() {
 }
 #endif
 
+// Loads 16 bytes, or stores them, and says when their line leaves L2.
 template <Leaves kWhen>
 FUSEDOPS_DEVICE Words<4> load(const char* address) {
 #if defined(FUSEDOPS_CACHE_POLICIES)
