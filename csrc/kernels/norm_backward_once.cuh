@@ -5,7 +5,7 @@
 // A team works on several rows at a time, so that nothing waits: while the next rows are copied to
 // shared memory, the warps send each other the sums of one row and write the results of the one
 // before. In a centered norm a warp's sums are relative to the mean of its part of the row, and are
-// brought to the row's mean by those who receive them (PartialSum).
+// brought to the row's mean by those who receive them.
 #pragma once
 
 #include "kernels/norm_backward_rows.cuh"

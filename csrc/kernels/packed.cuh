@@ -29,20 +29,20 @@ FUSEDOPS_DEVICE Packed pack(const Vector<T>& vector) {
   return words;
 }
 
-// For data that is read once, so that it does not displace other data from L1.
-FUSEDOPS_DEVICE Packed read_once(const Packed* data) {
-  const auto fetched = fetch::once<4>(reinterpret_cast<const char*>(data));
+FUSEDOPS_DEVICE Packed as_packed(const fetch::Words<4>& fetched) {
   Packed words;
   memcpy(&words, &fetched, sizeof(words));
   return words;
 }
 
+// For data that is read once, so that it does not displace other data from L1.
+FUSEDOPS_DEVICE Packed read_once(const Packed* data) {
+  return as_packed(fetch::once<4>(reinterpret_cast<const char*>(data)));
+}
+
 template <fetch::Leaves kWhen>
 FUSEDOPS_DEVICE Packed load_leaving(const Packed* data) {
-  const auto fetched = fetch::load<kWhen>(reinterpret_cast<const char*>(data));
-  Packed words;
-  memcpy(&words, &fetched, sizeof(words));
-  return words;
+  return as_packed(fetch::load<kWhen>(reinterpret_cast<const char*>(data)));
 }
 // Stores what is not read again.
 FUSEDOPS_DEVICE void write_once(Packed* data, const Packed& words) {
