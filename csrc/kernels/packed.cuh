@@ -68,10 +68,15 @@ FUSEDOPS_DEVICE Packed pack_copies(T value) {
 }
 
 template <class T>
-FUSEDOPS_DEVICE void widen(Accumulator<T> (&out)[kLanes<T>], const Packed& in) {
+FUSEDOPS_DEVICE Vector<T> unpack(const Packed& words) {
   Vector<T> vector;
-  memcpy(&vector, &in, sizeof(in));
-  widen(out, vector);
+  memcpy(&vector, &words, sizeof(words));
+  return vector;
+}
+
+template <class T>
+FUSEDOPS_DEVICE void widen(Accumulator<T> (&out)[kLanes<T>], const Packed& in) {
+  widen(out, unpack<T>(in));
 }
 
 // The larger one of each two lanes; of a NaN and a number the number.

@@ -182,6 +182,88 @@ FUSEDOPS_DEVICE void spread_nan(T* y, const Row& row, float share, int keys, uns
   }
 }
 
+// The thread's vectors of a row, from their load on.
+template <class T, class S, Masking kMasking>
+struct ThreadScores {
+  static constexpr int V = kLanes<T>, kVectors = S::kVectors;
+  static constexpr bool kMasked = kMasking > Masking::ragged, kKeep = !S::kPacked;
+  static constexpr bool kCopies = S::kClusters && !S::kPacked;
+  // What is not added to is read twice from shared memory, so that registers need not hold both.
+  static constexpr bool kAgain = kCopies && !kMasked;
+  using Adds = Addend<T, kMasking, S::kClusters>;
+
+  const RowThread<S> of;
+  const unsigned vectors;  // of the row
+  Packed* const places;
+  Adds addend;
+  typename Adds::Masks masks[kCopies ? kVectors : 1];
+  Packed raw[kVectors];
+  float cached[kKeep ? kVectors : 1][V];
+
+  FUSEDOPS_DEVICE ThreadScores(const RowThread<S>& of, const ResidentRow<T, S, kMasking>& row,
+                               const SoftmaxParams& params, Packed* places)
+      : of(of),
+        vectors(row.vectors),
+        places(places),
+        addend(params, row.index, row.seen, row.span.head) {}
+  FUSEDOPS_DEVICE unsigned vector(int k) const { return of.thread + k * of.threads; }
+  // Whether no thread has its vector k. With a mask it is not asked, as branches would separate the
+  // mask's loads, nor in a cluster, whose rows fill nearly all vectors.
+  FUSEDOPS_DEVICE bool absent(int k) const {
+    return kMasking == Masking::ragged && !S::kClusters && k * of.threads >= vectors;
+  }
+  FUSEDOPS_DEVICE void load(const Packed* in) {
+    if constexpr (kCopies) {
+      copy_vectors<T>(places, in, vectors, of);
+#pragma unroll
+      for (int k = 0; k < kVectors; ++k) masks[k] = addend.read(vector(k), vectors);
+      async_copy::wait_group(0);
+    } else {
+      load_vectors<T, kMasked>(raw, in, vectors, of);
+    }
+  }
+  // The largest one, and `top`.
+  FUSEDOPS_DEVICE float largest_of(float top) {
+    if constexpr (kAgain) {
+      Packed most = places[threadIdx.x];
+#pragma unroll
+      for (int k = 1; k < kVectors; ++k) {
+        most = larger<T>(most, places[threadIdx.x + k * blockDim.x]);
+      }
+      float z[V];
+      widen<T>(z, most);
+      top = fmaxf(top, largest(z));
+    } else {
+#pragma unroll
+      for (int k = 0; k < kVectors; ++k) {
+        if (absent(k)) break;
+        if (k > 0 && k % kMasksTogether == 0) addend.forget(top);
+        float (&z)[V] = cached[kKeep ? k : 0];
+        if constexpr (kCopies) {
+          addend.complete(z, places[threadIdx.x + k * blockDim.x], vector(k), vectors, masks[k]);
+        } else {
+          addend.complete(z, raw[k], vector(k), vectors);
+        }
+        top = fmaxf(top, largest(z));
+      }
+    }
+    return top;
+  }
+  // The exponentials of vector k. `own` is the thread's place.
+  template <class Exponential>
+  FUSEDOPS_DEVICE float (&take(int k, const Packed* own, const Exponential& exponential)) [V] {
+    float (&z)[V] = cached[kKeep ? k : 0];
+    if constexpr (kAgain) widen<T>(z, own[k * blockDim.x]);
+    if constexpr (!kKeep) {
+      forget(raw[k]);
+      addend.complete(z, raw[k], vector(k), vectors);
+    }
+#pragma unroll
+    for (float& each : z) each = exponential(each);
+    return z;
+  }
+};
+
 // A row is read once and stays in registers: a thread holds kVectors of its vectors, as far apart
 // as the row has threads, and perhaps one element at its edges.
 //
@@ -190,84 +272,34 @@ FUSEDOPS_DEVICE void spread_nan(T* y, const Row& row, float share, int keys, uns
 template <class T, class S, Masking kMasking>
 FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores, unsigned at,
                                  const SoftmaxParams& params, RoomOf<S>& room, bool more) {
+  using Own = ThreadScores<T, S, kMasking>;
   constexpr int V = kLanes<T>, kVectors = S::kVectors;
-  constexpr bool kMasked = kMasking > Masking::ragged, kKeep = !S::kPacked;
   const RowThread<S> of;
   const unsigned thread = of.thread, threads = of.threads, lanes = blockDim.x;
   const ResidentRow<T, S, kMasking> row(params, at, thread);
-  const unsigned vectors = row.vectors;
   const Packed* const in = row.in(scores);
-  Packed raw[kVectors];
   FUSEDOPS_DYNAMIC_SHARED(Packed, places);
-  constexpr bool kCopies = S::kClusters && !S::kPacked;
-  // What is not added to is read twice from shared memory, so that registers need not hold both.
-  constexpr bool kAgain = kCopies && !kMasked;
-  Addend<T, kMasking, S::kClusters> addend(params, row.index, row.seen, row.span.head);
-  typename decltype(addend)::Masks masks[kCopies ? kVectors : 1];
-  if constexpr (kCopies) {
-    copy_vectors<T>(places, in, vectors, of);
-#pragma unroll
-    for (int k = 0; k < kVectors; ++k) masks[k] = addend.read(thread + k * threads, vectors);
-    async_copy::wait_group(0);
-  } else {
-    load_vectors<T, kMasked>(raw, in, vectors, of);
-  }
+  Own part(of, row, params, places);
+  part.load(in);
   float edge = row.has_edge ? widen(scores[row.begin + row.edge_column]) : kNothing<float>;
-  if (kMasked && kVectors <= 4 && more) prefetch_next_head<T, kVectors>(in, vectors, params);
+  if (Own::kMasked && kVectors <= 4 && more) {
+    prefetch_next_head<T, kVectors>(in, row.vectors, params);
+  }
   if (kMasking != Masking::plain) {
     write_unseen(y, row.first, row.seen, params.visibility.keys, narrow<T>(0.0f), thread, threads);
   }
-  // Whether no thread has its vector k. With a mask it is not asked, as branches would separate the
-  // mask's loads, nor in a cluster, whose rows fill nearly all vectors.
-  const auto absent = [&](int k) {
-    return kMasking == Masking::ragged && !S::kClusters && k * threads >= vectors;
-  };
 
-  if (row.has_edge) edge = addend.complete(edge, row.edge_column);
-  float cached[kKeep ? kVectors : 1][V], top = edge;
-  if constexpr (kAgain) {
-    Packed most = places[threadIdx.x];
-#pragma unroll
-    for (int k = 1; k < kVectors; ++k) most = larger<T>(most, places[threadIdx.x + k * lanes]);
-    float z[V];
-    widen<T>(z, most);
-    top = fmaxf(top, largest(z));
-  } else {
-#pragma unroll
-    for (int k = 0; k < kVectors; ++k) {
-      if (absent(k)) break;
-      if (k > 0 && k % kMasksTogether == 0) addend.forget(top);
-      float (&z)[V] = cached[kKeep ? k : 0];
-      const unsigned v = thread + k * threads;
-      if constexpr (kCopies) {
-        addend.complete(z, places[threadIdx.x + k * lanes], v, vectors, masks[k]);
-      } else {
-        addend.complete(z, raw[k], v, vectors);
-      }
-      top = fmaxf(top, largest(z));
-    }
-  }
-  top = reduce_lanes(top, lanes, Max{});
+  if (row.has_edge) edge = part.addend.complete(edge, row.edge_column);
+  const float top = reduce_lanes(part.largest_of(edge), lanes, Max{});
   const Packed* const own = places + (threadIdx.x ^ math::unknown_zero(top));
   const float base = base_of(top);
   const auto exponential = [&](float x) { return two_to((x - base) * params.factor); };
-  const auto take = [&](int k) -> float (&)[V] {
-    float (&z)[V] = cached[kKeep ? k : 0];
-    if constexpr (kAgain) widen<T>(z, own[k * lanes]);
-    if constexpr (!kKeep) {
-      forget(raw[k]);
-      addend.complete(z, raw[k], thread + k * threads, vectors);
-    }
-#pragma unroll
-    for (float& each : z) each = exponential(each);
-    return z;
-  };
   edge = exponential(edge);
   float sum = edge;
 #pragma unroll
   for (int k = 0; k < kVectors; ++k) {
-    if (absent(k)) break;
-    sum += sum_of(take(k));
+    if (part.absent(k)) break;
+    sum += sum_of(part.take(k, own, exponential));
   }
   sum = reduce_lanes(sum, lanes, Sum{});
   const Peak<float> peak = room.merged({top, sum}, params.factor);
@@ -276,12 +308,11 @@ FUSEDOPS_DEVICE void compute_row(T* __restrict__ y, const T* __restrict__ scores
   Packed* const out = row.in(y);
 #pragma unroll
   for (int k = 0; k < kVectors; ++k) {
-    if (absent(k)) break;
-    float (&z)[V] = cached[kKeep ? k : 0];
-    if constexpr (!kKeep) take(k);
-    const unsigned v = thread + k * threads;
+    if (part.absent(k)) break;
+    float (&z)[V] = part.cached[Own::kKeep ? k : 0];
+    if constexpr (!Own::kKeep) part.take(k, own, exponential);
     scale(z, share);
-    if (v < vectors) out[v] = pack(narrow<T>(z));
+    if (part.vector(k) < row.vectors) out[part.vector(k)] = pack(narrow<T>(z));
   }
   if (row.has_edge) y[row.begin + row.edge_column] = narrow<T>(edge * share);
   if constexpr (kMasking != Masking::plain) {

@@ -119,7 +119,7 @@ void check_race(Word& word, const char* address, const Touch& now, bool writes, 
     const bool same_time = read.warp_epoch == now.warp_epoch;
     if (!same_warp || read.many == 2) {
       next.many = 2;
-    } else if (read.thread != now.thread || (read.many == 1 && same_time)) {
+    } else if (same_time && (read.thread != now.thread || read.many == 1)) {
       next.many = 1;
     }
   }

@@ -49,7 +49,8 @@ struct MailState {
 
 struct Copy {
   char* to;
-  const char* from;  // nullptr for zeros
+  const char* from;
+  std::size_t size, bytes;  // of `to`, and of `from`: zeros follow them
   const void* pc;
 };
 
