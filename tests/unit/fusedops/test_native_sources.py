@@ -148,7 +148,7 @@ SOURCES = sorted([*(CSRC / "kernels").iterdir(), *(CSRC / "platform").glob("*.h"
 # Functions and types without memory of their own.
 HARMLESS = re.compile(
     r"u?int(8|16|32|64|ptr)_t|size_t|clamp|min|max|log2|memcpy|memset|numeric_limits"
-    r"|conditional_t|integral_constant|is_\w+_v"
+    r"|conditional_t|integral_constant|(true|false)_type|is_\w+_v"
 )
 
 
