@@ -4,7 +4,9 @@
 //
 // A team works on several rows at a time, so that nothing waits: while the next rows are copied to
 // shared memory, the warps send each other the sums of one row and write the results of the one
-// before. In a centered norm a warp's sums are relative to the mean of its part of the row, and are
+// before. If rows are so long that there is room for one, the next is on its way to L2 meanwhile.
+//
+// In a centered norm a warp's sums are relative to the mean of its part of the row, and are
 // brought to the row's mean by those who receive them.
 #pragma once
 
@@ -91,8 +93,8 @@ struct ColumnSums {
   }
   // The sums of the warp's part of a row. In a centered norm they are taken relative to the mean of
   // its first elements. If they are one of n parts, its square distance from that of the whole is
-  // at most n times the variance, so the sum of squares loses at most n units of rounding: 128, or
-  // 2^-17.
+  // at most n times the variance, so the sum of squares loses at most n units of rounding: with 4
+  // vectors of a thread 128, or 2^-17.
   template <class Odd>
   FUSEDOPS_DEVICE void sum_row(float (&sums)[S::kSums], const Stages<F, S>& in,
                                const StagedRow& row, Odd odd) const {

@@ -14,8 +14,8 @@ struct TeamSize {
   static constexpr int kFewVectors = 2, kMoreVectors = 4, kMostVectors = 8;
 
   // Rows in shared memory. With 3, in step i a team copies row i + 1, sums row i and writes row
-  // i - 1. If there is room for one, it writes row i too, and copies the next as it does so, from
-  // L2; and has gamma there.
+  // i - 1. Where there is room for one alone, it sums and writes row i; row i + 1 is asked for from
+  // L2 when the step begins, and copied as row i is written. gamma is in shared memory then, too.
   static constexpr int stages(int vectors) { return vectors > kMoreVectors ? 1 : 3; }
   // The bytes in shared memory of a warp's part of a row, of x and grad: its vectors and, if rows
   // are not whole vectors, an end of one more, and two for the edges.
@@ -32,7 +32,7 @@ struct TeamSize {
 template <class F, int kCount, RowLayout kLayout>
 struct TeamSteps : TeamSize {
   static constexpr int kVectors = kCount, kStages = stages(kCount);
-  static constexpr bool kAlone = kStages == 1;  // a row is
+  static constexpr bool kAlone = kStages == 1;
   static constexpr bool kWhole = kLayout == RowLayout::whole;
   static constexpr unsigned kBytesOfWarp = bytes_of_warp(kCount, kWhole);
   static constexpr unsigned kVectorsOfWarp = kCount * warp::kWidth;
