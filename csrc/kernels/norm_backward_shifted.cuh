@@ -135,8 +135,8 @@ class ShiftedStages {
                             unsigned at, unsigned end) const {
     const T* const first = columns_.of(data + row.first, 0) - columns_.lane() * V - off(row);
     const unsigned bytes = min(end - min(end, at), unsigned{kVectorBytes});
-    async_copy::start_part<kVectorBytes>(part(row, input) + place,
-                                         reinterpret_cast<const char*>(first) + at, bytes);
+    async_copy::start_part(part(row, input) + place, reinterpret_cast<const char*>(first) + at,
+                           bytes);
   }
   // The bytes of memory, from a whole vector on, that have the warp's vectors.
   FUSEDOPS_DEVICE unsigned end_of(const StagedRow& row) const {

@@ -73,25 +73,18 @@ __device__ __forceinline__ T narrow(Accumulator<T> value) {
 
 // One instruction rounds a pair to two 16-bit values.
 template <class T>
-__device__ __forceinline__ unsigned narrow_pair(float low, float high) {
-  const float2 wide = make_float2(low, high);
-  std::conditional_t<std::is_same_v<T, half>, __half2, gpu::bfloat162> pair;
-  if constexpr (std::is_same_v<T, half>) {
-    pair = __float22half2_rn(wide);
-  } else {
-    pair = __float22bfloat162_rn(wide);
-  }
-  unsigned bits;
-  memcpy(&bits, &pair, sizeof(pair));
-  return bits;
-}
-template <class T>
 __device__ __forceinline__ Vector<T> narrow(const Accumulator<T> (&values)[kLanes<T>]) {
   Vector<T> out;
   if constexpr (sizeof(T) == 2) {
 #pragma unroll
     for (int i = 0; i < kLanes<T>; i += 2) {
-      const unsigned pair = narrow_pair<T>(values[i], values[i + 1]);
+      const float2 wide = make_float2(values[i], values[i + 1]);
+      std::conditional_t<std::is_same_v<T, half>, __half2, gpu::bfloat162> pair;
+      if constexpr (std::is_same_v<T, half>) {
+        pair = __float22half2_rn(wide);
+      } else {
+        pair = __float22bfloat162_rn(wide);
+      }
       memcpy(&out.lane[i], &pair, sizeof(pair));
     }
   } else {

@@ -79,31 +79,24 @@ constexpr bool kSupported = true;
 constexpr bool kSupported = false;
 #endif
 
-// Starts to copy the first `bytes` bytes of kBytes, which are 4, 8 or 16, and writes zeros for the
-// others. Only for kernels that need kSupported.
-template <int kBytes>
+// Starts to copy the first `bytes` of 16 bytes, and writes zeros for the others. Only for kernels
+// that need kSupported.
 FUSEDOPS_DEVICE void start_part([[maybe_unused]] shared::Address to,
                                 [[maybe_unused]] const void* from,
                                 [[maybe_unused]] unsigned bytes) {
 #if defined(FUSEDOPS_MODEL) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  model::copy_start(to, from, kBytes, bytes);
+  model::copy_start(to, from, bytes);
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  if constexpr (kBytes == 16) {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-                 "r"(bytes)
-                 : "memory");
-  } else {
-    asm volatile("cp.async.ca.shared.global.L2::128B [%0], [%1], %2, %3;" ::"r"(to), "l"(from),
-                 "n"(kBytes), "r"(bytes)
-                 : "memory");
-  }
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+               "r"(bytes)
+               : "memory");
 #endif
 }
 
 // Starts to copy 16 bytes, or writes 16 zero bytes if not `valid`.
 FUSEDOPS_DEVICE void start(shared::Address to, const void* from, bool valid) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  start_part<16>(to, from, valid ? 16 : 0);
+  start_part(to, from, valid ? 16 : 0);
 #else
   shared::store_16(to, valid ? *static_cast<const uint4*>(from) : uint4{});
 #endif

@@ -47,9 +47,9 @@ void* shared_pointer(unsigned address);
 // The block's dynamic shared memory.
 void* dynamic_shared();
 
-// Asynchronous copies to `size` bytes of shared memory, of so many and zeros: they arrive at the
-// wait, and not before.
-void copy_start(unsigned to, const void* from, std::size_t size, unsigned bytes);
+// Asynchronous copies to 16 bytes of shared memory, of so many and zeros: they arrive at the wait,
+// and not before.
+void copy_start(unsigned to, const void* from, unsigned bytes);
 void copy_commit();
 void copy_wait(int pending);
 

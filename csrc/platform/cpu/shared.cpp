@@ -150,33 +150,33 @@ void* dynamic_shared() { return machine.current->block->dynamic; }
 namespace {
 
 // Marks the words that a copy of the block is on its way to; 0 for none.
-void mark(const Thread& thread, const char* to, std::size_t size, std::uint32_t pending) {
+void mark(const Thread& thread, const char* to, std::uint32_t pending) {
   Block& block = *thread.block;
   const bool is_static = within(to, machine.static_shared, machine.static_bytes);
   std::vector<Word>& words = is_static ? block.of_static : block.of_dynamic;
   const auto at =
       static_cast<std::size_t>(to - (is_static ? machine.static_shared : block.dynamic));
-  for (std::size_t i = 0; i < size / 4; ++i) words[at / 4 + i].pending = pending;
+  for (std::size_t i = 0; i < 4; ++i) words[at / 4 + i].pending = pending;
 }
 
 void arrive(const Thread& thread, const Copy& copy) {
-  mark(thread, copy.to, copy.size, 0);
-  touch(copy.to, copy.size, true, copy.pc);
-  std::memset(copy.to, 0, copy.size);
+  mark(thread, copy.to, 0);
+  touch(copy.to, 16, true, copy.pc);
+  std::memset(copy.to, 0, 16);
   std::memcpy(copy.to, copy.from, copy.bytes);
 }
 
 }  // namespace
 
-void copy_start(unsigned to, const void* from, std::size_t size, unsigned bytes) {
+void copy_start(unsigned to, const void* from, unsigned bytes) {
   const void* const pc = __builtin_return_address(0);
   Thread& thread = *machine.current;
   char* const place = static_cast<char*>(shared_pointer(to));
-  touch(place, size, true, pc);
+  touch(place, 16, true, pc);
   if (bytes > 0) touch(from, bytes, false, pc);
-  std::memset(place, kPoison, size);
-  mark(thread, place, size, thread.block->serial);
-  thread.copies.push_back({place, static_cast<const char*>(from), size, bytes, pc});
+  std::memset(place, kPoison, 16);
+  mark(thread, place, thread.block->serial);
+  thread.copies.push_back({place, static_cast<const char*>(from), bytes, pc});
 }
 
 void copy_commit() {

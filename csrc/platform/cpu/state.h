@@ -50,7 +50,7 @@ struct MailState {
 struct Copy {
   char* to;
   const char* from;
-  std::size_t size, bytes;  // of `to`, and of `from`: zeros follow them
+  std::size_t bytes;  // zeros follow them
   const void* pc;
 };
 
