@@ -10,9 +10,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 import pytest
@@ -27,6 +28,8 @@ from torchwheel.compilers.compiler_cache import (
 )
 from torchwheel_runtime.errors import TorchwheelError
 from waiting import wait_for
+
+_T = TypeVar("_T")
 
 pytestmark = pytest.mark.integration
 
@@ -236,6 +239,16 @@ def started(options: list[str], project: Path, cache: Path) -> Iterator[subproce
             build.kill()
 
 
+def wait_in(build: subprocess.Popen[str], condition: Callable[[], _T]) -> _T:
+    """The first true value of a condition while a build runs, which may download a torch first."""
+
+    def found() -> _T:
+        assert build.poll() is None, build.communicate()[0]
+        return condition()
+
+    return wait_for(found, "a step of the build", seconds=600)
+
+
 def test_the_compiler_cache_outlasts_a_step_of_any_length(tmp_path, monkeypatch):
     """sccache ends after ten minutes without a call, though a compiler runs that long."""
     monkeypatch.setenv("SCCACHE_IDLE_TIMEOUT", "1")
@@ -277,7 +290,7 @@ def test_a_cluster_compiles_though_a_server_is_killed(project, cluster, cache, t
         return None
 
     with started(["--on", url, "--cache", "objects"], project, cache) as build:
-        compiler, killed = wait_for(busy)
+        compiler, killed = wait_in(build, busy)
         servers[killed].kill()
         wait_for(lambda: not runs(compiler), seconds=10)
         output, _ = build.communicate(timeout=300)
@@ -298,7 +311,7 @@ def test_a_cluster_compiles_though_a_server_is_killed(project, cluster, cache, t
 def test_the_end_of_a_build_is_that_of_its_compilers(project, cache, tmp_path, sandbox):
     options = ["--cache", "objects", "--sandbox", sandbox]
     with started(options, project, cache) as build:
-        compiler = wait_for(lambda: compilers_of("/many/many/slow.cpp"))[0]
+        compiler = wait_in(build, lambda: compilers_of("/many/many/slow.cpp"))[0]
         assert servers_of(tmp_path / "objects")
         build.send_signal(signal.SIGTERM)
         output, _ = build.communicate(timeout=30)
