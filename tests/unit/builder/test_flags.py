@@ -89,6 +89,14 @@ def test_each_toolkit_gets_its_own_flags():
     assert {"-laio", "-lhipblas"} <= set(made["link rocm6.4-stable.so"])
 
 
+@pytest.mark.parametrize("target", EVERY.values(), ids=EVERY)
+def test_what_is_linked_may_load_a_library(target):
+    made = commands(target)
+    linked = [command for label, command in made.items() if label.startswith("link ")]
+    assert linked
+    assert all("-ldl" in command for command in linked)
+
+
 def test_the_link_gets_libraries_folders_and_flags():
     link = commands(CUDA_STABLE)["link cu130-stable.so"]
     own = ("-L/project/lib", "-L/cuda/lib64", "-laio", "-Wl,-z,now")

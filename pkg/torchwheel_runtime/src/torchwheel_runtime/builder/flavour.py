@@ -82,6 +82,10 @@ def _machine(target: Target) -> str:
     return target.platform.removeprefix("linux_")
 
 
+# libstdc++.a refers weakly to pthread's functions, for which --as-needed alone would name no
+# library. Before glibc 2.34 dlopen has one of its own.
+HOST_LINK = ("-Wl,--no-as-needed", "-lpthread", "-Wl,--as-needed", "-ldl")
+
 # HIP's own headers ask which of two platforms they are for.
 _AMD = "-D__HIP_PLATFORM_AMD__"
 
@@ -105,15 +109,8 @@ def rocm(target: Target) -> GpuCompiler:
         # After the system's own folders: a distribution's ROCm lies in /usr/include, which must
         # not come before the C++ library's headers, nor before a sysroot's.
         headers=(_AMD, "-idirafter", str(root / "include")),
-        # libstdc++.a refers weakly to pthread's functions, for which --as-needed alone would
-        # name no library. The runtime by its path: -L would let this system's libraries in before
-        # a sysroot's.
-        link=(
-            "-Wl,--no-as-needed",
-            "-lpthread",
-            "-Wl,--as-needed",
-            str(target.toolkit.runtime),
-        ),
+        # The runtime by its path: -L would let this system's libraries in before a sysroot's.
+        link=(*HOST_LINK, str(target.toolkit.runtime)),
     )
 
 

@@ -10,6 +10,7 @@ from torchwheel_runtime.arch.model import Arch, CudaArch, gencode
 from torchwheel_runtime.builder.extension import Extension
 from torchwheel_runtime.builder.flags import Flags
 from torchwheel_runtime.builder.flavour import (
+    HOST_LINK,
     Flavour,
     GpuCompiler,
     aten,
@@ -191,10 +192,8 @@ class Recipe:
         self.verbose = extension.verbose
         if target.part in _FRONT_ENDS:
             self.flags = dataclasses.replace(self.flags, cuda=(), hip=())  # there is no device code
-            # They know no GPU's runtime. libstdc++.a refers weakly to pthread's functions, for
-            # which --as-needed alone would name no library.
-            link = ("-Wl,--no-as-needed", "-lpthread", "-Wl,--as-needed", "-ldl")
-            self.backend = dataclasses.replace(self.backend, headers=(), link=link)
+            # They know no GPU's runtime.
+            self.backend = dataclasses.replace(self.backend, headers=(), link=HOST_LINK)
         self.libraries = tuple(str(target.source / file) for file in sources.libraries)
         groups = {
             self.flavour.device.name: self._device_steps(extension, sources),
